@@ -2,6 +2,7 @@
 
 Command: python -m benchmarks.federated                few rounds (a quarter of an hour of one core)
          python -m benchmarks.federated --rounds 50    the figure (hours; docs/parties/flower.md has it)
+         python -m benchmarks.federated --thousand     1,000 clients with 30 records of Adult each
 
 Ten clients with two digits each, 10 local steps, 10,000 of the 44,426 weights not zero. The apps are those
 of a real federation, driven in this process.
@@ -13,6 +14,7 @@ import argparse
 import logging
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +26,12 @@ from sordino.datasets import load
 from sordino.literature.reproduce.networks import NONZERO, sparse_start
 from sordino.nn import TorchModel
 from sordino.parties.flower import (
+    ClientLevelHardThresholding,
     FederatedClient,
     FederatedRecipe,
     FederatedResult,
     HardThresholdAveraging,
+    LinearModel,
     client_app,
     server_app,
     simulate,
@@ -35,6 +39,7 @@ from sordino.parties.flower import (
 
 CLIENTS, LOCAL_STEPS, DELTA = 10, 10, 1e-5
 LOSS = nn.functional.cross_entropy
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # each client flushes each round to disk
 
 
 def cnn() -> nn.Sequential:
@@ -88,6 +93,46 @@ def train(recipe: FederatedRecipe, epsilon: float, data: tuple[torch.Tensor, ...
     return results[0]
 
 
+def thousand(rounds: int = 30, clients: int = 1000, size: int = 30) -> None:
+    """Print the accuracy of logistic regression on Adult when each client holds a few records of it."""
+    data = load("adult", transform="unit", shuffle=True, random_state=1)
+    x, y = data.data.toarray(), np.where(np.asarray(data.target) > 0, 1, -1)
+    tx, ty = data.test_data.toarray(), np.where(np.asarray(data.test_target) > 0, 1, -1)
+    parts = [slice(i * size, (i + 1) * size) for i in range(clients)]
+    models = [LinearModel(x[part], y[part]) for part in parts]
+    nodes = [{"partition-id": i} for i in range(clients)]
+    recipe = FederatedRecipe(rounds, 5, None, None, 4.0, 1.0)
+    averaging = HardThresholdAveraging(recipe, clients, weighting="equal", least=900)
+    whole = partial(ClientLevelHardThresholding, recipe, clients, epsilon=4.0, delta=1e-5)
+    runs = {
+        "plain averaging, a tenth of the clients leaves": (averaging, np.inf, "record"),
+        "per client, clip 1": (whole(1.0), np.inf, "client"),
+        "per client, clip .01 at first, within .5": (whole(0.01, within=0.5), np.inf, "client"),
+        "per client, clip .01": (whole(0.01), np.inf, "client"),
+        "per record, epsilon 4 at each client": (averaging, 4.0, "record"),
+    }
+    print(f"{clients} clients, {size} records each, {rounds} rounds; larger class {np.mean(ty < 0):.3f}")
+    for name, (strategy, epsilon, protection) in runs.items():
+        begin, leave = time.process_time(), strategy is averaging
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+            make = partial(few_records, models, recipe, Path(folder), epsilon, protection, leave)
+            results: list[FederatedResult] = []
+            simulate(server_app(strategy, np.zeros(x.shape[1]), done=results.append), client_app(make), nodes)
+        spent, score = time.process_time() - begin, np.mean(np.sign(tx @ results[0].weights) == ty)
+        print(
+            f"{name:48} epsilon {results[0].privacy.epsilon:6.4g}  accuracy {score:.3f}  {spent:6.0f} CPU s",
+            flush=True,
+        )
+
+
+def few_records(models, recipe, folder, epsilon, protection, leave, context) -> FederatedClient:
+    """Return a client; every tenth one is gone where clients may leave."""
+    number = int(context.node_config["partition-id"])
+    if leave and number % 10 == 0:
+        raise RuntimeError("gone")
+    return FederatedClient(models[number], recipe, folder / str(number), epsilon, 1e-5, protection=protection)
+
+
 def main() -> None:
     """Print accuracy after each round, one line per method and epsilon."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -99,11 +144,16 @@ def main() -> None:
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--epsilon", type=float, nargs="*", default=[4.0, 6.0])
     parser.add_argument("--methods", nargs="*", default=["sgd", "gd"])
+    parser.add_argument("--thousand", action="store_true", help="1,000 clients of a linear model instead")
     parser.add_argument("--no-plain", action="store_true", help="leave out the run without noise")
     asked = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     describe()
+    if asked.thousand:
+        logging.getLogger("sordino").setLevel(logging.CRITICAL)
+        thousand()
+        return
     data = images(asked.share)
     sizes = [len(rows) for rows in two_digits(data[1])]
     print(f"{CLIENTS} clients of {min(sizes)} to {max(sizes)} images, {LOCAL_STEPS} steps a round")

@@ -1,4 +1,4 @@
-"""Reservations from several processes of which one is killed (SIGKILL) again and again.
+"""Reservations from several processes of which one is killed (SIGKILL) again and again, at random moments.
 
 Whoever got an answer must find the reservation, with its number, in the ledger afterwards; nothing may be
 booked beyond the budget; the history has no gaps, and every receipt that was taken on the way still holds.
@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from scipy.optimize import brentq
+
 from benchmarks.machine import describe
 from sordino.errors import BudgetExceededError, LedgerLockedError
 from sordino.kernel.events import Relation, gaussian_event
-from sordino.ledger import BudgetPolicy, Ledger, Status
+from sordino.ledger import Account, BudgetPolicy, Ledger, Status
+from sordino.ledger.account import charge_of
 from sordino.ledger.ledger import chain_heads
 
 NAME, EVENT = "kills", gaussian_event(1000.0, Relation.ADD_REMOVE)
@@ -50,44 +52,47 @@ def run(address: str, reservations: int, processes: int, pause: float, seed: int
     public, begin = random.Random(seed), time.monotonic()
     folder = Path(tempfile.mkdtemp())
     with Ledger.open(address) as ledger:
-        # The Gaussian sums of so many reservations, and not one more, fit into this budget.
-        rho = reservations / (2 * 1000.0**2)
-        policy = _budget_for(rho, reservations)
-        ledger.create(NAME, policy)
+        ledger.create(NAME, budget_for(reservations))
+        # Forks begin to book at once, so that a kill finds them at work and not at importing.
+        forks = multiprocessing.get_context("fork")
 
-        def start(number: int) -> subprocess.Popen[bytes]:
-            command = [sys.executable, "-m", "benchmarks.ledger_kills", address, "--work"]
-            return subprocess.Popen([*command, str(folder / f"{number}.txt")])
+        def start(number: int) -> Any:
+            worker = forks.Process(target=work, args=(address, str(folder / f"{number}.txt")))
+            worker.start()
+            return worker
 
         running, kills, started, heads = {n: start(n) for n in range(processes)}, 0, processes, []
-        while any(worker.poll() is None for worker in running.values()):
+        while any(worker.is_alive() for worker in running.values()):
             time.sleep(public.expovariate(1 / pause))
-            alive = [n for n, worker in running.items() if worker.poll() is None]
+            alive = [n for n, worker in running.items() if worker.is_alive()]
             if not alive:
                 break
             lost = public.choice(alive)
             os.kill(running[lost].pid, signal.SIGKILL)
-            running[lost].wait()
-            del running[lost]
+            running.pop(lost).join()
             kills, started = kills + 1, started + 1
             running[started] = start(started)
-            if kills % 10 == 0:
+            if kills % 50 == 0:
                 entries, owners = ledger.history(NAME), _owners(ledger)
                 heads.append((len(entries), chain_heads(entries, owners)[-1] if entries else ""))
         return {**_checked(ledger, folder, heads), "kills": kills, "seconds": time.monotonic() - begin}
 
 
-def _budget_for(rho: float, reservations: int) -> BudgetPolicy:
-    from sordino.accounting.conversions import gaussian_epsilon
+def budget_for(reservations: int) -> BudgetPolicy:
+    """Return a budget whose filter admits so many reservations and hardly more."""
 
-    return BudgetPolicy(gaussian_epsilon((2 * rho) ** 0.5, 1e-6), 1e-6)
+    def admits(epsilon: float) -> float:
+        account = Account.opened(BudgetPolicy(epsilon, 1e-6))
+        charge = charge_of(EVENT, Relation.ADD_REMOVE, account.filter.orders, PRICE)
+        budgets = account.filter.budgets(epsilon)
+        return max(most / cost for most, cost in zip(budgets, charge.renyi)) - (reservations + 0.5)
+
+    return BudgetPolicy(brentq(admits, 1e-3, 50.0), 1e-6)
 
 
 def _owners(ledger: Ledger) -> dict[int, str]:
-    from sordino.ledger.store import owners_of
-
     with ledger._store.transaction(write=False) as store:
-        return owners_of(store, NAME)
+        return store.owners_of(NAME)
 
 
 def _checked(ledger: Ledger, folder: Path, heads: list[tuple[int, str]]) -> dict[str, Any]:
@@ -118,16 +123,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run, print and keep what was found."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("address")
-    options.add_argument("--work")
     options.add_argument("--reservations", type=int, default=10_000)
     options.add_argument("--processes", type=int, default=8)
-    options.add_argument("--pause", type=float, default=1.0)
+    options.add_argument("--pause", type=float, default=0.2, help="mean seconds between two kills")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--json", type=Path)
     chosen = options.parse_args(arguments)
-    if chosen.work:
-        work(chosen.address, chosen.work)
-        return
     machine = describe()
     found = run(chosen.address, chosen.reservations, chosen.processes, chosen.pause, chosen.seed)
     kind = "PostgreSQL" if chosen.address.startswith("postgres") else "SQLite"

@@ -26,7 +26,8 @@ from sordino.accounting import calibrate
 from sordino.datasets import load
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
-from sordino.literature.reproduce.linear import EPSILONS, NORMS, PUBLISHED
+from sordino.literature.reproduce.linear import NORMS
+from sordino.literature.reproduce.tables import page_of
 from sordino.problems.losses import LOSSES, Nonconvex
 from sordino.problems.problem import Problem
 from sordino.solvers import Options, make_solver
@@ -134,8 +135,13 @@ def show(name: str, epsilon: float, method: str, found: dict[str, Any]) -> None:
     """Print one row with the published numbers behind it."""
     beside = ""
     if method in NAMES:
-        printed = PUBLISHED[name][NAMES[method]][EPSILONS.index(epsilon)]
-        beside = "   paper {} / {} / {}".format(*printed)
+        losses, slopes = (
+            next(group for group in page_of(table)["groups"] if group["name"] == name)
+            for table in ("srm", "srm-gradients")
+        )
+        lists = (losses["numbers"], losses["passes"], slopes["numbers"])
+        place = losses["epsilons"].index(epsilon)
+        beside = "   paper {} / {} / {}".format(*(one[NAMES[method]][place] for one in lists))
     cells = " ".join(f"{key} {found[key][0]:.4f} ±{found[key][1]:.4f}" for key in ("loss", "gradient"))
     print(f"{name:7} eps {epsilon}  {method:8} {cells} passes {found['passes'][0]:6.1f}{beside}", flush=True)
 

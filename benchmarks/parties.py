@@ -25,17 +25,17 @@ from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.execute.parties.engine import Lattice
 from sordino.kernel import Curator, NoiseSource, Relation
-from sordino.literature import local as baselines
-from sordino.literature.local import LocalObjective, PrintedTilt
+from sordino.literature.local import Gradients, LocalObjective, Outputs, PrintedTilt
 from sordino.literature.reproduce.parties import World
-from sordino.parties.mpc.links import Credentials, Limits, Member, fingerprint_of
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.keys import fingerprint_of
+from sordino.parties.mpc.links import Limits, Member
 from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.solvers.sparse import Ight
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"
 NAMES = ("north", "south", "west")
-FILES = ("certificate", "key", "authority")
 BARS = {
     (104, Mode.INSIDE): "online .3 s",
     (10_000, Mode.INSIDE): "offline 30 s, online 2 s",
@@ -51,9 +51,9 @@ def member(folder, ports, index, mode, size, releases, results):
         [""] * count if folder is None else [fingerprint_of(folder / n / "certificate.pem") for n in names]
     )
     members = tuple(Member(n, "127.0.0.1", p, f) for n, p, f in zip(names, ports, prints))
-    files = [] if folder is None else [folder / names[index] / f"{n}.pem" for n in FILES]
     threshold = (count - 1) // 2
-    credentials = Credentials(*files) if files else None
+    own = None if folder is None else PartyConfig.load(folder / names[index] / "party.toml")
+    credentials = None if own is None else own.credentials
     engine = ShamirEngine(members, index, threshold, credentials, Limits(60.0, 600.0))
     engine.connect()
     share, lattice = NoiseShare(mode, count, threshold), Lattice(1.0, 2.0**30.5, 2**45)
@@ -137,7 +137,7 @@ def descend(world: World, executor, noise, steps=1500) -> np.ndarray:
 def output(world: World, solver, executor, noise) -> np.ndarray:
     """Return gap and loss of accuracy of one release."""
     plan = calibrate(solver.plan(world.problem), 0.5, 1e-3)
-    (w,) = solver.run(Curator(executor, plan, noise), world.problem)
+    *_, w = solver.run(Curator(executor, plan, noise), world.problem)
     return np.array(world.judge(w))
 
 
@@ -169,12 +169,13 @@ def compare(world: World, members, share, noise) -> None:
     count, problem = len(members), world.problem
     joint = SimulatedParties(members, share)
     show(f"MPC Out P, m={count}", [output(world, OutputPerturbation(1.0, 1e-3), joint, noise)])
-    pathak = baselines.Pathak(1.0, 1e-3, parties=count)
-    show(f"Pathak, m={count}", [output(world, pathak, joint, noise)])
-    show(f"Local Out P, m={count}", [world.judge(baselines.local_output(members, problem, 1.0))])
+    factors = {"Pathak": float(count), "Local Out P": math.sqrt(count)}
+    for name, factor in factors.items():
+        found = output(world, Outputs(1.0, 1e-3, count, factor), world.whole, noise)
+        show(f"{name}, m={count}", [found])
     show(f"Local Obj P, m={count}", [world.judge(local_objective(members, problem, noise))])
-    w = baselines.local_gradient(members, problem, 1.0, 200, 1.0)
-    show(f"Local Grad P, m={count} (T=200)", [world.judge(w)])
+    descent = output(world, Gradients(1.0, 200, 1.0, math.sqrt(count)), world.whole, noise)
+    show(f"Local Grad P, m={count} (T=200)", [descent])
 
 
 def local_objective(members, problem, noise) -> np.ndarray:

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from sordino import SparseLogisticRegression
 from sordino.literature import formulas
-from sordino.literature.reproduce.linear import mean_log_loss
+from sordino.literature.reproduce.linear import mean_log_loss, rcv1
 from sordino.literature.reproduce.runner import source_commit
-from sordino.literature.reproduce.sparse import rcv1
 
 RESULT = Path(__file__).parent / "results" / "scsg_referee.json"
 PRINTED = {2.0: 0.2243, 10.0: 0.1615}

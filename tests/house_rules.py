@@ -3,8 +3,16 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 
 Finding = tuple[int, str]
+
+
+@cache
+def tree_of(source: str) -> ast.Module:
+    """Return the syntax tree of a module, which all rules read and none changes."""
+    return ast.parse(source)
+
 
 # Where random numbers come from. A dotted name under one of these is a draw, or the means to one.
 ORIGINS = (
@@ -75,7 +83,7 @@ SOURCES = frozenset({"noise", "_noise", "public", "_public"})
 
 def random_draws(source: str) -> list[Finding]:
     """Return (line, what) of each random draw in a module, or import that makes one possible."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     names = _aliases(tree)
     found: list[Finding] = []
     for node in ast.walk(tree):
@@ -154,7 +162,7 @@ NORMS = frozenset(
 
 def data_norms(source: str) -> list[Finding]:
     """Return (line, what) of each norm that a module takes by itself."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     names = _aliases(tree)
     found: list[Finding] = []
     for node in ast.walk(tree):
@@ -207,7 +215,7 @@ KERNEL_EXCEPTIONS = {
 def foreign_imports(source: str, file_name: str) -> list[Finding]:
     """Return (line, module) of each import that a module of the kernel may not make."""
     allowed = KERNEL_PACKAGES | KERNEL_EXCEPTIONS.get(file_name, set())
-    nodes = ast.walk(ast.parse(source))
+    nodes = ast.walk(tree_of(source))
     imports = [(node.lineno, name) for node in nodes for name in _imported(node)]
     return [(line, name) for line, name in imports if not _is_kernel_import(name, allowed)]
 
@@ -222,21 +230,21 @@ def _is_kernel_import(name: str, allowed: set[str]) -> bool:
 
 
 # What only a mechanism or a sampling defines, and the modules whose classes are such.
-PARTS = frozenset({"privatise", "privatise_on_lattice", "amplify"})
+PARTS = frozenset({"privatise", "privatise_exactly", "amplify"})
 KINDS = frozenset(
     """
     Additive Mechanism Sampling Gaussian SymmetricGaussian Correlated Laplace NormGamma TiltedObjective
-    GumbelTopK LaplaceMax LaplacePeeling StableCounts Full Poisson FixedSize Disjoint Cyclic
+    GumbelTopK LaplaceMax LaplacePeeling StableCounts Full Poisson FixedSize Disjoint Cyclic InTurn
     """.split()  # noqa: SIM905
 )
 
 
-SAMPLINGS = frozenset(["Sampling", "Full", "Poisson", "FixedSize", "Disjoint", "Cyclic"])
+SAMPLINGS = frozenset(["Sampling", "InTurn", "Full", "Poisson", "FixedSize", "Disjoint", "Cyclic"])
 
 
 def mechanism_parts(source: str) -> list[Finding]:
     """Return (line, what) of each mechanism or sampling that a module defines or derives."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     names = _aliases(tree)
     found: list[Finding] = []
     for node in ast.walk(tree):
@@ -278,7 +286,7 @@ NOISES = frozenset(["normal", "laplace", "gumbel", "gamma", "rounded_gaussian"])
 def noise_uses(source: str) -> list[Finding]:
     """Return (line, what) of each draw of noise, and of each use of a mechanism."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree_of(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name, receiver = node.func.attr, ast.unparse(node.func.value).rpartition(".")[2]
             drawn = name in NOISES and receiver in {"noise", "_noise"}
@@ -289,7 +297,7 @@ def noise_uses(source: str) -> list[Finding]:
 
 def noise_sources(source: str) -> list[Finding]:
     """Return (line, what) of each way to a source of noise, to a mechanism or to a curator's answer."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     known = {"NoiseSource", "fresh_noise", "Curator", "Mechanism", "Additive"} | (KINDS - SAMPLINGS)
     nodes = list(ast.walk(tree))
     found = [(node.lineno, name) for node in nodes for name in _imported(node)]
@@ -305,7 +313,8 @@ def noise_sources(source: str) -> list[Finding]:
 # What makes, books or states a guarantee; runs/ alone may do it.
 PROMISES = frozenset(
     """
-    Curator PrivacyReport Reservation Run calibrate certify certify_by from_plan reserve settle solve_scale
+    Curator PrivacyReport Reservation Run calibrate certified_report certify certify_by from_plan reserve
+    settle solve_scale
     """.split()  # noqa: SIM905
 )
 REPORT_NUMBERS = frozenset({"epsilon", "delta", "seeded", "event", "unpaid", "unproven", "copied"})
@@ -313,7 +322,7 @@ REPORT_NUMBERS = frozenset({"epsilon", "delta", "seeded", "event", "unpaid", "un
 
 def promises(source: str) -> list[Finding]:
     """Return (line, what) of each call that calibrates, certifies, books, curates or makes a report."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     names = _aliases(tree)
     found = []
     for node in ast.walk(tree):
@@ -336,7 +345,7 @@ STEPS_OF_A_RUN = frozenset(["curate", "reserved"])
 def ways_past_the_task(source: str) -> list[Finding]:
     """Return (line, what) of each name or call by which a module runs a plan itself."""
     found: list[Finding] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree_of(source)):
         found += [(node.lineno, what) for what in _imported(node) if _is_by_hand(what)]
         if isinstance(node, ast.Attribute) and node.attr in BY_HAND - {"Run", "Stream"}:
             found.append((node.lineno, node.attr))

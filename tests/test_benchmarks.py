@@ -88,9 +88,13 @@ def test_growth_gives_an_exponent_for_every_size():
     assert all(np.isfinite(line["exponent"]) for line in found.values())
 
 
-def test_adassp_and_the_peers_protocol_run():
-    from benchmarks.peers import ours, plain, regression
+def test_adassp_and_the_peers_protocol_run(monkeypatch):
+    from benchmarks import peers
+    from benchmarks.peers import explained, ours, plain, regression
 
+    (apart,) = peers.alone(explained, [("adassp", 300, 5, 1.0, 0)])  # a process of its own, once
+    assert apart["peak_mb"] > 0
+    monkeypatch.setattr(peers, "alone", peers._each)
     rows = list(regression(1, (1.0,)))
     assert {row["method"] for row in rows} == {"sordino", "adassp", "not private"}
     public = np.random.default_rng(0)

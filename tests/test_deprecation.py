@@ -4,7 +4,7 @@ import pytest
 from sklearn.base import clone
 
 import sordino
-from sordino.deprecation import deprecated, renamed_parameters
+from sordino.values import deprecated, renamed_parameters
 
 
 @deprecated("halved", "0.3")

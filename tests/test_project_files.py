@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.house_rules import tree_of
 from tools import matrix, release
 
 import sordino
@@ -34,7 +35,7 @@ MODULES = {  # where a package is imported by another name than it is installed 
 def _imported(*folders):
     """Return the packages from elsewhere that the Python files of these folders import."""
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    nodes = [node for path in files for node in ast.walk(tree_of(path.read_text("utf-8")))]
     named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     named |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     tops = {name.partition(".")[0] for name in named}

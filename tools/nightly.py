@@ -48,7 +48,8 @@ def steps(day: int, workers: int) -> list[Step]:
     test = (python, "-m", "pytest", "-q", "-n", str(workers), "-p", "no:cacheprovider")
     shard = f"{(day - 1) % SHARDS + 1}/{SHARDS}"
     return [
-        Step("long tests", 0.45, (*test, "-m", "long", "--deselect", "tests/hostile/test_sabotages.py")),
+        Step("fuzz", 0.10, (python, "tools/fuzz.py", "--cases", "1000000", "--jobs", str(workers))),
+        Step("long tests", 0.35, (*test, "-m", "long", "--deselect", "tests/hostile/test_sabotages.py")),
         Step("sabotages", 0.15, (*test, "tests/hostile/test_sabotages.py")),
         Step("mutants", 0.20, (python, "tools/mutate.py", "--jobs", str(workers), "--shard", shard)),
         Step(

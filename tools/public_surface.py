@@ -3,7 +3,7 @@
 Command: python tools/public_surface.py   (writes tests/public_surface.txt; --print only shows it)
 
 A change of this file is a change of the interface: it needs a line in CHANGELOG.md and, for a name that
-goes, a deprecation (see `sordino.deprecation`).
+goes, a deprecation (see `sordino.values`).
 """
 
 from __future__ import annotations

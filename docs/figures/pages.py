@@ -80,15 +80,17 @@ def write(folder):
 
 def terminal(folder):
     """Write what `sordino ledger` prints as a page."""
+    from rich import box
     from rich.console import Console
+    from rich.table import Table
 
-    from sordino.cli.ledger import _entry, _table
+    from sordino.cli.ledger import HISTORY, entry_row
 
     console = Console(record=True, width=100, file=open(os.devnull, "w"), markup=False, highlight=False)  # noqa: SIM115
     with sordino.Ledger.open(folder / "ledger.sqlite") as book:
-        shown = _table("#", "reserved at (UTC)", "status", "epsilon", "delta", "description")
+        shown = Table(*HISTORY, box=box.SIMPLE_HEAD)
         for entry in book.history("ward 7"):
-            shown.add_row(*_entry(entry))
+            shown.add_row(*entry_row(entry))
     console.print("$ sordino ledger history ledger.sqlite 'ward 7'")
     console.print(shown)
     (folder / "terminal.html").write_text(console.export_html(), encoding="utf-8")

@@ -54,62 +54,37 @@ if TYPE_CHECKING:
 __version__ = "0.2.0.dev0"
 _LOADED = time.time_ns()  # source that changes later is not what this process runs
 
-# name -> module, by task; loaded when first used, so that `import sordino` stays fast
-_EXPORTS = {
-    # linear models
-    "LogisticRegression": "sordino.estimators.linear",
-    "LinearRegression": "sordino.estimators.linear",
-    "LinearClassifier": "sordino.estimators.linear",
-    "SparseLogisticRegression": "sordino.estimators.linear",
-    "SparseLinearRegression": "sordino.estimators.linear",
+# names by module and task; loaded when first used, so that `import sordino` stays fast
+_MODULES = {
+    "estimators.linear": "LogisticRegression LinearRegression LinearClassifier SparseLogisticRegression "
+    "SparseLinearRegression",
     # data without bounds
-    "HeavyTailedClassifier": "sordino.estimators.heavy",
-    "HeavyTailedRegressor": "sordino.estimators.heavy",
-    "TruncatedMean": "sordino.estimators.statistics",
-    "MedianOfMeans": "sordino.estimators.statistics",
-    # components
-    "PCA": "sordino.estimators.pca",
-    # statistics
-    "mean": "sordino.estimators.statistics",
-    "variance": "sordino.estimators.statistics",
-    "covariance": "sordino.estimators.statistics",
-    "quantiles": "sordino.estimators.statistics",
-    "count": "sordino.estimators.group_statistics",
-    "histogram": "sordino.estimators.group_statistics",
-    "crosstab": "sordino.estimators.group_statistics",
-    "group_by": "sordino.estimators.group_statistics",
-    # tables
-    "Schema": "sordino.tables",
-    "TableEncoder": "sordino.tables",
+    "estimators.heavy": "HeavyTailedClassifier HeavyTailedRegressor",
+    "estimators.statistics": "TruncatedMean MedianOfMeans mean variance covariance quantiles",
+    "estimators.group_statistics": "count histogram crosstab group_by",
+    "estimators.pca": "PCA",
+    "tables": "Schema TableEncoder",
     # preparing, choosing, combining
-    "PrivateStandardScaler": "sordino.estimators.preprocessing",
-    "PrivateColumnWeights": "sordino.estimators.preprocessing",
-    "RowClipper": "sordino.estimators.preprocessing",
-    "ScatteringTransformer": "sordino.estimators.scattering",
-    "PrivateSearchCV": "sordino.estimators.search",
-    "private_score": "sordino.estimators.evaluation",
-    "private_scores_by": "sordino.estimators.evaluation",
-    "intervals": "sordino.estimators.intervals",
-    "prediction_intervals": "sordino.estimators.intervals",
-    "pipeline_privacy": "sordino.estimators.pipeline",
-    # files
-    "save": "sordino.saving",
-    "load": "sordino.saving",
-    "to_onnx": "sordino.saving",
-    # long work
-    "progress": "sordino.runs.task",
+    "estimators.preprocessing": "PrivateStandardScaler PrivateColumnWeights RowClipper",
+    "estimators.scattering": "ScatteringTransformer",
+    "estimators.search": "PrivateSearchCV",
+    "estimators.evaluation": "private_score private_scores_by",
+    "estimators.intervals": "intervals prediction_intervals",
+    "estimators.pipeline": "pipeline_privacy",
+    "saving": "save load to_onnx",
+    "runs.task": "progress",
     # where the rows lie
-    "on_cluster": "sordino.execute.cluster",
-    "on_disk": "sordino.execute.disk",
-    "to_disk": "sordino.execute.disk_files",
+    "execute.cluster": "on_cluster",
+    "execute.disk": "on_disk",
+    "execute.disk_files": "to_disk",
     # guarantees and budgets
-    "PrivacyReport": "sordino.runs",
-    "audit": "sordino.auditing",
-    "Relation": "sordino.kernel",
-    "Risk": "sordino.accounting.risk",
-    "Ledger": "sordino.ledger",
-    "BudgetPolicy": "sordino.ledger",
+    "runs": "PrivacyReport",
+    "auditing": "audit",
+    "kernel": "Relation",
+    "accounting.risk": "Risk",
+    "ledger": "Ledger BudgetPolicy",
 }
+_EXPORTS = {name: f"sordino.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = ["__version__", *_EXPORTS]
 

@@ -20,8 +20,7 @@ from sordino.errors import (
 )
 from sordino.execute import Held, HeldColumn, held, untensored
 from sordino.execute.csr import sound
-from sordino.refusals import CAUGHT, refuse_unreadable, refusing
-from sordino.values import as_float, check_positive, is_number
+from sordino.values import CAUGHT, as_float, check_positive, is_number, refuse_unreadable, refusing
 
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
@@ -34,15 +33,8 @@ def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool 
 
     def validated() -> Any:
         with np.errstate(all="ignore"):  # a cast that overflows would warn on one data set only
-            out = validate_data(
-                estimator,
-                X,
-                y,
-                reset=reset,
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                **kwargs,
-            )
+            kinds = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+            out = validate_data(estimator, X, y, reset=reset, **kinds, **kwargs)
             return (out[0], _real(out[1])) if numeric else out
 
     least = int(kwargs.get("ensure_min_samples", 1))
@@ -104,11 +96,20 @@ DECLARED_LABELS = "class labels: declared"
 LEARNED_LABELS = "class labels: those of the schema, learned from records"
 
 
-def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
+def encode_labels(y: Any, classes: Any) -> tuple[Any, np.ndarray, str]:
     """Return class numbers, the classes, and the statement about them for the report."""
     if isinstance(y, HeldColumn):
-        return _encode_held(y, classes)
-    kind = refusing(lambda: _kind_of_labels(y), None, y)
+        seen = y.unique()
+        if seen is None:
+            raise InvalidInputError(
+                "Unknown label type: continuous. Expected one class label per row; use a regressor for "
+                "numbers."
+            )
+        _, known, said = encode_labels(seen, classes)
+        return y.map(_places, known), known, said  # class numbers that lie with their records
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it counts the labels seen, and says so where they are many
+        kind = refusing(lambda: str(type_of_target(y)), None, y)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(
             f"Unknown label type: {kind}. Expected one class label per row; use a regressor for numbers."
@@ -117,8 +118,8 @@ def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
         known = refusing(lambda: np.unique(y), None, y)
         codes, said = np.searchsorted(known, y), SEEN_LABELS
     else:
-        known, codes = _codes_of(y, _declared(classes))
-        said = DECLARED_LABELS
+        known, said = _declared(classes), DECLARED_LABELS
+        codes = _codes_of(y, known)
     if known.size < 2:
         raise InvalidInputError(
             f"Expected at least 2 classes, got {known.size} class: the classifier needs samples of at least "
@@ -127,25 +128,8 @@ def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
     return codes, known, said
 
 
-def _encode_held(y: HeldColumn, classes: Any) -> tuple[Any, np.ndarray, str]:
-    """Return class numbers that lie with their records, the classes, and the statement about them."""
-    seen = y.unique()
-    if seen is None:
-        raise InvalidInputError(
-            "Unknown label type: continuous. Expected one class label per row; use a regressor for numbers."
-        )
-    _, known, said = encode_labels(seen, classes)
-    return y.map(_places, known), known, said
-
-
 def _places(y: np.ndarray, known: np.ndarray) -> np.ndarray:
     return np.searchsorted(known, y)
-
-
-def _kind_of_labels(y: Any) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it counts the labels seen, and says so where they are many
-        return str(type_of_target(y))
 
 
 def _declared(classes: Any) -> np.ndarray:
@@ -158,7 +142,7 @@ def _declared(classes: Any) -> np.ndarray:
     return known
 
 
-def _codes_of(y: Any, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _codes_of(y: Any, known: np.ndarray) -> np.ndarray:
     try:
         codes = np.minimum(np.searchsorted(known, y), known.size - 1)
         among_them = np.array_equal(known[codes], y)
@@ -169,7 +153,7 @@ def _codes_of(y: Any, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             f"Expected labels among the {known.size} declared classes, got others. "
             "Add them to classes= or drop those rows by a public rule."
         )
-    return known, codes
+    return codes
 
 
 def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
@@ -190,10 +174,16 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
     return weights / weights.max()  # a weight above one would only be clipped away again
 
 
-def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
+_EXPECTED_WEIGHTS = "Expected sample_weight as one finite number >= 0 for each of the {} rows."
+
+
+def record_weights(declared: Any, X: Any, bound: float) -> Any:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
     if isinstance(X, Held) and isinstance(declared := X.column(declared), HeldColumn):
-        return _weights_elsewhere(declared, X, bound)
+        column: Any = _numeric(declared)
+        if (column.least() or 0.0) < 0:
+            raise InvalidInputError(_EXPECTED_WEIGHTS.format(X.shape[0]))
+        return column.map(_shares, bound)
     refuse_unreadable(declared)
     weights = np.empty(0)
     with contextlib.suppress(*CAUGHT):
@@ -203,19 +193,8 @@ def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
         weights = np.full(rows, weights)
     # Weights that are all zero are fine: refusing them would tell that no record has another.
     if weights.shape != (rows,) or np.any(weights < 0):
-        raise InvalidInputError(
-            f"Expected sample_weight as one finite number >= 0 for each of the {rows} rows."
-        )
-    return np.minimum(weights / bound, 1.0)
-
-
-def _weights_elsewhere(declared: Any, X: Held, bound: float) -> Any:
-    column: Any = _numeric(declared)
-    if (column.least() or 0.0) < 0:
-        raise InvalidInputError(
-            f"Expected sample_weight as one finite number >= 0 for each of the {X.shape[0]} rows."
-        )
-    return column.map(_shares, bound)
+        raise InvalidInputError(_EXPECTED_WEIGHTS.format(rows))
+    return _shares(weights, bound)
 
 
 def _shares(weights: np.ndarray, bound: float) -> np.ndarray:
@@ -251,7 +230,16 @@ def declared_bound(estimator: Any, name: str) -> float:
         encoder = getattr(estimator, "encoder_", None)
         return float(schema.data_norm if encoder is None else encoder.data_norm_)
     if value is None:
-        _warn_once(type(estimator).__name__, name)
+        said = type(estimator).__name__, name
+        if said not in _said:
+            _said.add(said)
+            warnings.warn(
+                f"{said[0]}: no {name} was declared, so {_EFFECT[name]}. Pass {name}=, a public bound "
+                f"that nearly all records keep ({name}=1.0 keeps this one); computing it from the data would "
+                f"leak. {_REMEDY.get(name, '')}This is said once.",
+                UndeclaredBoundWarning,
+                stacklevel=levels_to_the_caller(),
+            )
         return DEFAULT
     return check_positive(
         name,
@@ -272,26 +260,10 @@ def bound_fact(name: str, value: float, declared: Any, effect: str) -> str:
     return f"{name} = {value:g}{default} ({effect})"
 
 
-def _warn_once(estimator: str, name: str) -> None:
-    if (estimator, name) in _said:
-        return
-    _said.add((estimator, name))
-    warnings.warn(
-        f"{estimator}: no {name} was declared, so {_EFFECT[name]}. Pass {name}=, a public bound that "
-        f"nearly all records keep ({name}=1.0 keeps this one); computing it from the data would leak. "
-        f"{_REMEDY.get(name, '')}This is said once.",
-        UndeclaredBoundWarning,
-        stacklevel=levels_to_the_caller(),
-    )
-
-
 def check_noise(noise: Any) -> bool:
     """Tell whether ``noise`` asks for a published formula: ``"paper"`` or ``"paper: NAME"``."""
-    if isinstance(noise, str):
-        if noise == "sound":
-            return False
-        if noise == "paper" or noise.startswith("paper:"):
-            return True
+    if isinstance(noise, str) and (noise in ("sound", "paper") or noise.startswith("paper:")):
+        return noise != "sound"
     raise InvalidInputError(f"Expected noise in ('sound', 'paper', 'paper: NAME'), got {noise!r}.")
 
 

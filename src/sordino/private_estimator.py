@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sordino.deprecation import Moved
 from sordino.errors import DivergenceWarning, FitWarning, levels_to_the_caller
 from sordino.execute import untensored
 from sordino.ledger.address import hidden
-from sordino.refusals import refusing
 from sordino.runs import Ask, PrivacyReport, Task, run
+from sordino.values import Moved, refusing
 
 
 class PrivateEstimator(BaseEstimator):
@@ -80,7 +79,7 @@ class PrivateEstimator(BaseEstimator):
         text = str(super().__repr__(N_CHAR_MAX))
         head, mark, rest = text.partition("(")
         known = signature(type(self)).parameters.get("epsilon")
-        if known is None or self.epsilon != known.default:  # then it stands there
+        if known is None or repr(self.epsilon) != repr(known.default):  # then it stands there
             return text
         return f"{head}{mark}epsilon={self.epsilon}{'' if rest.startswith(')') else ', '}{rest}"
 

@@ -1,15 +1,22 @@
-"""What a user types, checked: numbers, ranges, choices and flags. Every room may import it."""
+"""What a user types, checked: numbers, ranges, choices and flags; parameters that go; foreign refusals.
+
+Every room may import it.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError
 
 # Parameters are used squared, multiplied and divided; within these limits nothing over- or underflows.
 SMALLEST, LARGEST = 1e-100, 1e100
@@ -133,3 +140,189 @@ def _shown(value: Any) -> str:
         value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < 10**18)
     )
     return repr(value) if plain else f"a value of type {type(value).__name__}"
+
+
+def at_most(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
+    """Return a bound in so many digits, rounded up: to nearest it would promise more than holds."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    with localcontext(prec=digits, rounding=rounding):
+        return f"{float(+Decimal(repr(float(value)))):.{digits}g}"
+
+
+def at_least(value: float, digits: int = 4) -> str:
+    """Return what is left of a bound, rounded down: to nearest it could be more than there is."""
+    return at_most(value, digits, ROUND_FLOOR)
+
+
+# Our own words for what scikit-learn and NumPy refuse: their messages quote the data, ours never do.
+
+CAUGHT = (ValueError, TypeError, ArithmeticError, AttributeError)
+
+# The first kind of problem one of whose marks, split by "|", is in the foreign message gives ours. The marks
+# only choose among these texts: a message that is not known gets the last one.
+_REASONS = {
+    "could not convert|invalid literal|argument must be|arrays of bytes|int too large": "Expected a numeric "
+    "matrix X and numeric targets, got entries that are not numbers: argument must be a string or a number. "
+    "Encode them with a public vocabulary first.",
+    "complex data": "Complex data not supported: expected real numbers.",
+    "contains nan|contains infinity": "Expected finite numbers, got NaN or inf. Drop or replace them by a "
+    "public rule.",
+    "requires y to be passed|got none|y cannot be none": "This estimator requires y to be passed, but the "
+    "target y is None.",
+    "feature names": "The feature names should match those that were passed during fit, in the same order "
+    "and all of them strings; they do not. Compare X.columns with feature_names_in_.",
+    "expecting": "X has {features} features, but {estimator} is expecting {fitted} features as input.",
+    "reshape your data|dim|1d array instead|0d|scalar array": "Expected a matrix X with one row per record, "
+    "got shape {shape}. Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is "
+    "one record.",
+    "sample(s)": "Found array with {rows} sample(s) (shape={shape}) while a minimum of {least} is required.",
+    "feature(s)": "Found array with {features} feature(s) (shape={shape}) while a minimum of 1 is required.",
+    "inconsistent numbers of samples|inconsistent length": "Expected one target per row, got X of shape "
+    "{shape} and y of shape {targets}.",
+    "should be a 1d array|bad input shape|multi-output": "Expected y with one value per row (y should be a "
+    "1d array), got shape {targets}.",
+    "sparse": "Expected dense data here, got a sparse matrix. Sparse input is not supported for it.",
+    "": "Expected a numeric matrix X with one row per record (and one target per row), got something that "
+    "could not be read as one. Its values are not shown.",
+}
+_OF_TYPES = ("could not convert", "sparse")  # how the marks of reasons begin that are about types
+
+
+def refusing(call: Callable[[], Any], X: Any, y: Any = None, estimator: Any = None, least: int = 1) -> Any:
+    """Return ``call()``; what it refuses is refused in our words, without its message and its chain."""
+    from sklearn.exceptions import NotFittedError  # commands that need no model start without it
+
+    refuse_unreadable(X, y)
+    try:
+        return call()
+    except (SordinoError, NotFittedError):
+        raise
+    except CAUGHT as error:
+        refusal = _refusal(str(error).lower(), X, y, estimator, least)
+    raise refusal  # outside of the handler: the foreign error would be its context
+
+
+def refuse_unreadable(*arrays: Any) -> None:
+    """Refuse masked arrays, of which conversion would read what was taken out, and integers of 128 bits."""
+    if any(isinstance(array, np.ma.MaskedArray) for array in arrays):
+        raise InvalidInputError(
+            "Expected a plain array, got a masked one, whose hidden values would be used. Fill them with a "
+            "public constant (filled) or leave the records out (compressed)."
+        )
+    frames = [a.dtypes for a in arrays if isinstance(getattr(a, "dtypes", None), list)]  # those of polars
+    types = [getattr(a, "dtype", None) for a in arrays] + [kind for kinds in frames for kind in kinds]
+    if any(str(kind) in ("Int128", "UInt128") for kind in types):
+        raise InvalidTypeError(
+            "Expected numbers of at most 64 bits, got a column of 128, which NumPy has not. Cast it: numbers "
+            "to Float64, identifiers to String."
+        )
+
+
+def _refusal(text: str, X: Any, y: Any, estimator: Any, least: int) -> InvalidInputError:
+    marks = next(marks for marks in _REASONS if any(mark in text for mark in marks.split("|")))
+    kind = InvalidTypeError if marks.startswith(_OF_TYPES) else InvalidInputError
+    shape = _shape(X)
+    return kind(
+        _REASONS[marks].format(
+            shape=shape,
+            rows=shape[0] if shape else 0,
+            features=shape[1] if len(shape) > 1 else 1,
+            targets=_shape(y),
+            least=least,
+            estimator=type(estimator).__name__,
+            fitted=getattr(estimator, "n_features_in_", "other"),
+        )
+    )
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """Return the shape, which is public; that of a list by its lengths."""
+    shape = getattr(values, "shape", None)
+    if isinstance(shape, tuple):
+        return shape
+    if not isinstance(values, (list, tuple)):
+        return ()
+    inner = {len(row) for row in values if isinstance(row, (list, tuple))}
+    return (len(values), *inner) if len(inner) == 1 else (len(values),)
+
+
+# How a public name or parameter goes: it warns for one minor version with what to use instead and when it
+# ends, then it is an error. Nothing goes in a patch version. `tests/public_surface.txt` shows what is public.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def deprecated(instead: str, ends: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark a function or class as going in version ``ends``; ``instead`` says what to use."""
+
+    def mark(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def warned(*args: P.args, **kwargs: P.kwargs) -> R:
+            warnings.warn(
+                f"{function.__name__} goes in version {ends}. Use {instead}.", FutureWarning, stacklevel=2
+            )
+            return function(*args, **kwargs)
+
+        return warned
+
+    return mark
+
+
+def renamed_parameters(ends: str, **renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Accept old names of keyword parameters, ``old="new"``, until version ``ends``, with a warning."""
+
+    def mark(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def translated(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old, new in renamed.items():
+                if old in kwargs:
+                    warnings.warn(
+                        f"The parameter {old!r} is called {new!r} from version {ends} on.",
+                        FutureWarning,
+                        stacklevel=2,
+                    )
+                    if new in kwargs:
+                        raise TypeError(f"Got both {old!r} and {new!r}, which are the same parameter.")
+                    kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return translated
+
+    return mark
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Parameters that are entries of the parameter ``into``, a dictionary, from version ``ends`` on."""
+
+    ends: str
+    into: str
+    names: tuple[str, ...]
+
+    def fold(self, params: Mapping[str, Any], known: Any = None, warn: bool = True) -> dict[str, Any]:
+        """Return the parameters with the old ones in their place, over what is ``known`` to be there."""
+        for name in (name for name in params if warn and name in self.names):
+            words = f"The parameter {name!r} goes in version {self.ends}. Use {self.into}={{{name!r}: ...}}."
+            warnings.warn(words, FutureWarning, stacklevel=3)
+        own = {name: params[name] for name in self.names if params.get(name) is not None}
+        rest = {name: value for name, value in params.items() if name not in self.names}
+        return {**rest, self.into: {**(rest.get(self.into, known) or {}), **own}} if own else rest
+
+
+def moved_parameters(ends: str, into: str, *names: str) -> Callable[[type[R]], type[R]]:
+    """Accept old parameters of a class that are entries of a dictionary now; see :class:`Moved`."""
+    moved = Moved(ends, into, names)
+
+    def mark(kind: type[R]) -> type[R]:
+        init: Any = kind.__init__
+
+        @functools.wraps(init)
+        def translated(self: Any, *args: Any, **kwargs: Any) -> None:
+            init(self, *args, **moved.fold(kwargs))
+
+        kind.__init__, kind._moved = translated, moved  # type: ignore[method-assign, attr-defined]
+        return kind
+
+    return mark

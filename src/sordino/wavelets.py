@@ -18,9 +18,12 @@ def scattered(images: Any, scales: int, angles: int, xp: Any) -> Any:
     ``xp`` is NumPy, or PyTorch for tensors where they lie.
     """
     height, width = images.shape[1:]
-    pad, sides = _padding(height, width, scales)
-    bank, fourier = _Bank(sides, scales, angles, xp, images), _fourier(xp)
-    spectrum = fourier.fft2(_reflected(images, pad))
+    unit = 1 << scales  # images are reflected that far, to sides that are multiples of it
+    if min(height, width) < unit:
+        raise InvalidInputError(f"Expected images of at least {unit} pixels a side for {scales} scales.")
+    rows, columns = _mirror(height, unit), _mirror(width, unit)
+    bank, fourier = _Bank((len(rows), len(columns)), scales, angles, xp, images), _fourier(xp)
+    spectrum = fourier.fft2(images[:, rows][:, :, columns])
     kept = [bank.low(spectrum, 0)]
     first = []
     for j in range(scales):
@@ -33,32 +36,12 @@ def scattered(images: Any, scales: int, angles: int, xp: Any) -> Any:
             for angle in range(angles):
                 v = abs(fourier.ifft2(_fold(u * bank.wavelet(k, angle, j), k - j)))
                 kept.append(bank.low(fourier.fft2(v), k))
-    cut = [edge >> scales for edge in pad]
-    rows, columns = height >> scales, width >> scales
-    block = xp.stack(kept, 1)
-    return block[:, :, cut[0] : cut[0] + rows, cut[1] : cut[1] + columns]
+    return xp.stack(kept, 1)[:, :, 1 : 1 + (height >> scales), 1 : 1 + (width >> scales)]
 
 
 def _fourier(xp: Any) -> Any:
     """Return the transforms of a library; SciPy's are quicker than NumPy's on many small images."""
     return scipy_fft if xp is np else xp.fft
-
-
-def _padding(height: int, width: int, scales: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return how far to reflect at the upper and left edges, and the padded sides: multiples of 2^J."""
-    unit = 1 << scales
-    if min(height, width) < unit:
-        raise InvalidInputError(f"Expected images of at least {unit} pixels a side for {scales} scales.")
-    sides = tuple((side // unit + 2) * unit for side in (height, width))
-    return (unit, unit), (sides[0], sides[1])
-
-
-def _reflected(images: Any, pad: tuple[int, int]) -> Any:
-    height, width = images.shape[1:]
-    unit = pad[0]
-    rows = _mirror(height, unit)
-    columns = _mirror(width, unit)
-    return images[:, rows][:, :, columns]
 
 
 def _mirror(side: int, unit: int) -> list[int]:

@@ -253,7 +253,7 @@ VERDICTS = [
     ("20", _lssgd(0.1), 1e-5, 0.0078, 0.0170),
     ("21", _lssgd(0.3), 1e-5, 0.0267, 0.0575),
     ("23", gaussian(paper.mpc_gradient(0.5, 1e-3, steps=1500), 1500), 1e-3, 0.122, 0.28251),
-    ("24", gaussian(paper.mpc_gradient_table(0.5, steps=100), 100), 1e-3, 0.894, 2.05333),
+    ("24", gaussian(paper.mpc_gradient(0.5, 1e-3, steps=100, table=True), 100), 1e-3, 0.894, 2.05333),
     ("26", gaussian(paper.truncated_mean(1, 1e-5)), 1e-5, 0.35257, 0.75098),
     ("27", gaussian(paper.sco(1, 1e-5, steps=10), 10), 1e-5, None, 0.05427),
 ]

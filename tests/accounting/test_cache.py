@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sordino.accounting import calibration as cache
-from sordino.accounting.calibration import cache_key, keep, load, recall, store
-from sordino.kernel.machine_code import cache_folder
+from sordino.accounting.calibration import cache_key, keep, load, store
+from sordino.kernel.arrays import cache_folder
 
 KEY = "0" * 64
 
@@ -49,7 +49,7 @@ def test_a_process_remembers_a_bounded_number_of_scales(monkeypatch):
     monkeypatch.setattr(cache, "MOST", 2)
     for number in range(4):
         keep(f"key {number}", float(number))
-    assert [recall(f"key {number}") for number in range(4)] == [None, None, 2.0, 3.0]
+    assert [cache._MEMORY.get(f"key {number}") for number in range(4)] == [None, None, 2.0, 3.0]
 
 
 def test_a_file_under_a_foreign_name_is_ignored(tmp_path):

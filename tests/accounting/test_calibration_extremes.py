@@ -8,7 +8,7 @@ from dp_accounting import dp_event as dp
 from tests.accounting.helpers import ADD, gaussian, laplace, poisson, pure, zcdp
 
 from sordino.accounting import calibration, certify
-from sordino.accounting.calibration import SMALLEST_EPSILON, _Search, solve_scale
+from sordino.accounting.calibration import SMALLEST_EPSILON, Search, solve_scale
 from sordino.errors import CalibrationError
 from sordino.kernel.events import TiltDpEvent
 
@@ -104,13 +104,13 @@ def test_a_steep_fall_is_no_jump(certificates):
 
 
 def test_a_jump_to_just_below_the_target_is_an_answer():
-    search = _Search(lambda s: pure(1 / s), 1.0, 1e-9, ADD)
+    search = Search(lambda s: 1 / s, 1.0, "epsilon")
     search.above, search.below, search.enough = [(0.0, 1.5)], [(0.01, 0.993)], 0.01
     assert search._beside_the_jump() == math.exp(0.01)
 
 
 def test_where_epsilon_meets_zero_the_search_follows_a_straight_line():
-    search = _Search(lambda s: pure(1 / s), 1e-6, 1e-5, ADD)
+    search = Search(lambda s: 1 / s, 1e-6, "epsilon")
     for x, epsilon in ((0.0, 0.4), (0.1, 0.2), (0.5, 0.0)):
         search._narrow(x, epsilon)
     assert search._next(0.5, 0.0) == pytest.approx(0.2, rel=1e-4)

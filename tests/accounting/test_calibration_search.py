@@ -6,7 +6,8 @@ import pytest
 from dp_accounting import dp_event as dp
 from tests.accounting.helpers import ADD, REPLACE, fixed_size, gaussian, laplace, mixture, poisson, pure, zcdp
 
-from sordino.accounting.calibration import _limit_variance, _Search, _total_variance
+from sordino.accounting import certify
+from sordino.accounting.calibration import Search, _guess, _limit_variance, _total_variance
 from sordino.accounting.conversions import gaussian_mu
 from sordino.accounting.leaves import flatten
 
@@ -14,8 +15,12 @@ AIM = (1 + 0.9995) / 2
 """The middle of what is accepted, for a target of 1."""
 
 
-def search(event_at=gaussian, epsilon=1.0):
-    return _Search(event_at, epsilon, 1e-5, ADD)
+def search():
+    return Search(lambda scale: certify(gaussian(scale), 1e-5, ADD).epsilon, 1.0, "epsilon")
+
+
+def guess(event_at, epsilon=1.0, relation=ADD):
+    return _guess(event_at, epsilon, 1e-5, relation)
 
 
 def test_the_bracket_is_made_of_the_nearest_scales():
@@ -90,20 +95,19 @@ def test_a_proposal_on_the_edge_of_the_bracket_is_replaced_by_the_middle(edge):
 def test_the_search_starts_where_the_gaussian_limit_has_the_budget(epsilon):
     """The loss of a pure event has at most the variance of 1/scale squared; the limit has mu^2."""
     expected = 1 / gaussian_mu(epsilon, 1e-5)
-    assert search(lambda s: pure(1 / s), epsilon)._guess() == pytest.approx(expected, rel=3e-4)
+    assert guess(lambda s: pure(1 / s), epsilon) == pytest.approx(expected, rel=3e-4)
     expected = math.sqrt(6) / gaussian_mu(epsilon, 1e-5)
-    assert search(lambda s: laplace(s, 6), epsilon)._guess() == pytest.approx(expected, rel=3e-4)
+    assert guess(lambda s: laplace(s, 6), epsilon) == pytest.approx(expected, rel=3e-4)
 
 
 def test_the_start_of_gaussians_is_their_solution_in_the_middle_of_what_is_accepted():
     expected = math.sqrt(7) / gaussian_mu(AIM, 1e-5)
-    assert search(lambda s: gaussian(s, 7))._guess() == pytest.approx(expected, rel=1e-9)
-    replace = _Search(lambda s: gaussian(s, 7), 1.0, 1e-5, REPLACE)
-    assert replace._guess() == pytest.approx(2 * expected, rel=1e-9)
+    assert guess(lambda s: gaussian(s, 7)) == pytest.approx(expected, rel=1e-9)
+    assert guess(lambda s: gaussian(s, 7), relation=REPLACE) == pytest.approx(2 * expected, rel=1e-9)
 
 
 def test_what_does_not_depend_on_the_scale_starts_at_one():
-    assert search(lambda _: dp.ZCDpEvent(1.0))._guess() == 1.0
+    assert guess(lambda _: dp.ZCDpEvent(1.0)) == 1.0
 
 
 VARIANCES = [

@@ -1,8 +1,6 @@
 """Conversions between budgets."""
 
-import inspect
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -17,11 +15,10 @@ from sordino.accounting.conversions import (
     gaussian_epsilon,
     gaussian_mu,
     gaussian_multiplier,
-    resolve_delta,
     zcdp_epsilon,
     zcdp_rho,
 )
-from sordino.errors import InvalidInputError, PrivacyWarning
+from sordino.errors import InvalidInputError
 
 EPSILONS = st.floats(1e-3, 100)
 DELTAS = st.floats(1e-12, 0.1)
@@ -104,25 +101,5 @@ def test_default_delta_stays_below_one_over_ten_n():
     assert default_delta(1) == 1e-5
     assert default_delta(100) == 1e-5
     assert default_delta(10**6) == 1e-7
-    assert resolve_delta(None, 10**6) == 1e-7
     with pytest.raises(InvalidInputError, match="records >= 1"):
         default_delta(0)
-
-
-def test_a_delta_that_allows_publishing_records_warns():
-    with pytest.warns(PrivacyWarning, match=r"1/n = 0\.01.*delta <= 1e-05"):
-        assert resolve_delta(0.01, 100) == 0.01
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert resolve_delta(0.0099, 100) == 0.0099
-
-
-def test_the_warning_points_at_the_call_of_the_method_that_took_the_delta():
-    def fit():
-        return resolve_delta(0.01, 100)
-
-    line = inspect.currentframe().f_lineno + 2
-    with pytest.warns(PrivacyWarning) as caught:
-        fit()
-    assert caught[0].filename == __file__
-    assert caught[0].lineno == line

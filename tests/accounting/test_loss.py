@@ -51,7 +51,7 @@ def test_grid_keeps_all_mass_and_dominates_the_pair(pair, interval):
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_grid_is_exact_at_its_own_points(pair):
     grid = discretise(pair, 0.05)
-    for epsilon in grid.losses[(grid.losses > -1) & (grid.losses < 1.5)]:
+    for epsilon in grid.losses()[(grid.losses() > -1) & (grid.losses() < 1.5)]:
         assert grid.delta(epsilon) == pytest.approx(hockey_stick(pair, epsilon), abs=1e-10)
 
 
@@ -59,7 +59,7 @@ def test_grid_is_exact_at_its_own_points(pair):
 def test_losses_of_both_laws_agree(pair):
     """sum p e^-loss is the mass of Q on the finite part: at most 1, and nearly all of it."""
     grid = discretise(pair, 0.02)
-    q = np.dot(grid.probabilities, np.exp(-grid.losses))
+    q = np.dot(grid.probabilities, np.exp(-grid.losses()))
     assert 0.999 < q <= 1 + 1e-9
 
 
@@ -67,7 +67,7 @@ def test_two_losses_come_back_on_the_grid():
     grid = discretise(response_pair(0.75), 0.25)
     likely = math.exp(0.75) / (1 + math.exp(0.75))
     np.testing.assert_allclose(grid.probabilities[[0, -1]], [1 - likely, likely], rtol=1e-9)
-    np.testing.assert_allclose(grid.losses[[0, -1]], [-0.75, 0.75])
+    np.testing.assert_allclose(grid.losses()[[0, -1]], [-0.75, 0.75])
 
 
 def test_losses_above_the_grid_are_infinite_not_forgotten():
@@ -75,7 +75,7 @@ def test_losses_above_the_grid_are_infinite_not_forgotten():
     grid = discretise(pair, 0.1)
     assert grid.infinite == pytest.approx(hockey_stick(pair, 1.0), rel=1e-9)
     assert grid.probabilities.sum() + grid.infinite == pytest.approx(1, abs=1e-12)
-    for epsilon in grid.losses[grid.losses > 0]:
+    for epsilon in grid.losses()[grid.losses() > 0]:
         assert grid.delta(epsilon) == pytest.approx(hockey_stick(pair, epsilon), rel=1e-9)
 
 
@@ -161,7 +161,7 @@ def test_infinite_losses_add_up():
     total = compose([(part, 2), (other, 1)], BINS)
     assert total.infinite == pytest.approx(1 - 0.81 * 0.5, abs=1e-12)
     assert total.probabilities.sum() == pytest.approx(0.81 * 0.5)
-    assert total.losses[np.argmax(total.probabilities)] == pytest.approx(0.1)
+    assert total.losses()[np.argmax(total.probabilities)] == pytest.approx(0.1)
 
 
 def test_a_single_part_is_not_touched():
@@ -207,13 +207,13 @@ def test_losses_of_a_thousand_are_read_off_without_overflow():
 
 def test_the_grid_covers_the_losses_between_its_first_and_last_point():
     grid = discretise(response_pair(0.8), 0.25)
-    np.testing.assert_allclose(grid.losses, np.arange(-4, 5) / 4)
+    np.testing.assert_allclose(grid.losses(), np.arange(-4, 5) / 4)
 
 
 def test_cells_without_losses_stay_empty():
     grid = discretise(response_pair(0.5)._replace(low=-2.0, high=2.0), 0.25)
     likely = 1 / (1 + math.exp(-0.5))
-    np.testing.assert_allclose(grid.losses[grid.probabilities > 1e-15], [-0.5, 0.5])
+    np.testing.assert_allclose(grid.losses()[grid.probabilities > 1e-15], [-0.5, 0.5])
     np.testing.assert_allclose(grid.probabilities[[6, 10]], [1 - likely, likely], rtol=1e-9)
 
 

@@ -15,7 +15,7 @@ from sordino.estimators.search import PrivateSearchCV
 from sordino.execute.local import LocalExecutor
 from sordino.execute.persons import Owners
 from sordino.kernel import NoiseSource, Norm, Plan, curator
-from sordino.kernel import plan as planned
+from sordino.kernel import mechanism as planned
 from sordino.kernel.events import Relation
 from sordino.kernel.mechanism import Gaussian, Laplace, OnGrid
 from sordino.problems.queries import GlmGradient
@@ -182,7 +182,7 @@ def test_a_realised_batch_size(monkeypatch):
 
 def scsg() -> Any:
     own = {"clip_norm": 0.7, "epochs": 2, "batch_size": 12}
-    settings = {**SETTINGS, "epsilon": 20.0, "solver_options": own, "n_nonzero_coefs": 2}
+    settings = {**SETTINGS, "epsilon": 4.0, "solver_options": own, "n_nonzero_coefs": 2}
     return sordino.SparseLinearRegression(solver="svrg-ht", **settings)
 
 

@@ -139,22 +139,25 @@ def test_pca_saves_axes(folder):
     assert "component 1" in typed("inspect", "p.sordino")
 
 
-def test_persons_are_protected_or_the_command_refuses(folder):
+def test_persons_are_protected_by_every_command(folder):
     X, y = table()
     np.savez("visits.npz", X=X, y=y, groups=np.arange(len(X)) // 4)
     words = ("--epsilon", 4, "--output", "v.sordino", "--force")
     found = typed_json("fit", "visits.npz", *words, "--model", "logistic", "--set", "data_norm=3")
     assert found["privacy"]["unit"] == "person"
-    assert "persons" in typed("fit", "visits.npz", *words, "--model", "heavy-classifier", code=3)
+    heavy = typed_json("fit", "visits.npz", *words, "--model", "heavy-classifier")
+    assert heavy["privacy"]["unit"] == "person"
     grid = ("--model", "logistic", "--grid", "alpha=[1, 2]")
     tuned = typed_json("tune", "visits.npz", *words, *grid, "--set", "data_norm=3")
     assert tuned["privacy"]["unit"] == "person"
-    grid = ("--grid", "alpha=[1, 2]", "--model", "heavy-classifier")
-    assert "cannot protect persons" in typed("tune", "visits.npz", *words, *grid, code=3)
-    assert "whose record" in typed("pca", "visits.npz", *words, "--data-norm", 3, code=3)
+    axes = typed_json("pca", "visits.npz", *words, "--data-norm", 3)
+    assert axes["privacy"]["unit"] == "person"
     schema = sordino.Schema([Number("a", -3, 3), Number("b", -3, 3), Person("c")])
     schema.write("persons.toml")
-    assert "whose record" in typed("pca", "people.csv", "--schema", "persons.toml", *words, code=3)
+    named(X).assign(c=np.arange(len(X)) // 4)[["a", "b", "c"]].to_csv("owned.csv", index=False)
+    axes = typed_json("pca", "owned.csv", "--schema", "persons.toml", *words)
+    assert axes["privacy"]["unit"] == "person"
+    assert "rows" not in axes["run"]
 
 
 # ------------------------------------------------------------------------------------- one configuration file
@@ -263,8 +266,7 @@ def test_bad_data_ends_with_3_and_costs_nothing(folder, booked, case):
     [
         (("--epsilon", "-1"), "epsilon > 0"),
         (("--set", "data_nrm=3"), "no parameter 'data_nrm'"),
-        (("--delta", "2"), "delta in"),
-        (("--relation", "swap"), "relation"),
+        (("--delta", "2"), "Expected delta"),
         (("--output", "nowhere/m.sordino"), "no folder"),
         (("--output", "people.csv"), "another place"),
         (("--output", "old.sordino"), "exists"),
@@ -278,6 +280,38 @@ def test_wrong_parameters_end_with_3_and_cost_nothing(folder, booked, words, sai
     assert said in typed(*common, *words, code=3)
     with sordino.Ledger.open(folder / "budget.db") as ledger:
         assert ledger.history("people") == []
+
+
+def test_a_relation_that_is_not_known_is_a_wrong_command_line(folder, booked):
+    words = ("fit", "people.csv", *FIT, *booked, "--output", "m.sordino", "--relation", "swap")
+    assert "'add-remove', 'replace-one'" in typed(*words, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (("fit", "people.csv", *FIT, "--epsilon", 9), 4, "ledger show budget.db people"),
+        (
+            ("fit", "people.csv", "--schema", "none.toml", "--epsilon", 1),
+            3,
+            "schema draft DATA --output none.toml",
+        ),
+        (("fit", "people.csv", "--epsilon", 1), 3, "schema draft DATA --target COLUMN --output SCHEMA"),
+        (("fit", "people.csv", *FIT, "--set", "alpha=-1"), 3, "fit --help"),
+        (("fit", "people.csv", "--schema", "bad.toml", "--epsilon", 1), 3, "schema check bad.toml"),
+        (("fit", "words.csv", *FIT), 3, "schema draft words.csv"),
+    ],
+)
+def test_a_refusal_ends_with_the_command_to_type_next(folder, booked, words, code, line):
+    (folder / "bad.toml").write_text('format = 1\n[columns.a]\nkind = "nothing"\n')
+    (folder / "words.csv").write_text("a,y\nx,no\ny,yes\n")
+    said = typed(*words, *booked, "--output", "m.sordino", code=code)
+    assert said.rstrip().endswith(f"sordino {line}")
+
+
+def test_a_model_that_is_not_there_is_refused_with_the_command_that_makes_one(folder):
+    said = typed("predict", "none.sordino", "people.csv", code=6)
+    assert said.rstrip().endswith("sordino fit DATA --schema SCHEMA --epsilon 1 --output MODEL")
 
 
 def test_a_mistake_of_ours_shows_no_values(folder, monkeypatch):

@@ -105,3 +105,17 @@ def test_other_files_are_recognised_and_strange_ones_refused(tmp_path):
     typed("migrate", KEPT / "training", code=3)
     typed("migrate", KEPT / "expected.json", code=3)
     typed("migrate", tmp_path / "nowhere", code=3)
+
+
+def test_init_where_nobody_can_be_asked_names_the_whole_command(folder):
+    assert "Type: sordino init DATA --target COLUMN --epsilon 3" in typed("init", code=2, stdin="")
+    assert "init people.csv --target COLUMN" in typed("init", "people.csv", code=2, stdin="")
+    assert "protects nobody" in typed("init", "people.csv", "--target", "y", "--epsilon", "inf", code=3)
+    assert not (folder / "people.toml").exists()
+
+
+def test_a_file_that_migrate_refuses_does_not_stop_the_others(folder):
+    (folder / "s.toml").write_text('format = 1\n[columns.a]\nkind = "ignored"\n')
+    said = typed("migrate", "nowhere", "people.csv", "s.toml", code=3)
+    assert "s.toml: schema, up to date" in said
+    assert said.count("refused") == 2

@@ -11,7 +11,7 @@ from sordino import datasets
 from sordino.datasets import REGISTRY, DataFile
 from sordino.datasets.files import Files, fetch, roots
 from sordino.errors import DataNotFoundError, InvalidInputError, MissingExtraError
-from sordino.kernel.machine_code import cache_folder
+from sordino.kernel.arrays import cache_folder
 
 TRAIN = b"+1 1:0.5 3:1\n-1 2:0.25\n+1 1:1\n"
 TEST = b"-1 1:0.5\n+1 2:2\n"

@@ -63,7 +63,7 @@ def test_a_row_of_the_table_is_a_metric_of_scores_searches_commands_and_reports(
     assert evaluate(*words, "--public")["value"] == pytest.approx(plain)
     assert evaluate(*words, "--epsilon", 1)["metric"] == "quartic"
     assert "quartic" in CliRunner().invoke(main, ["evaluate", "--help"]).stdout
-    assert "fourth" in scores_of({"quartic": score})[0].words
+    assert "fourth" in scores_of({"quartic": score})[0]["words"]
 
 
 @pytest.mark.parametrize("name", METRICS)

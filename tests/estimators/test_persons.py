@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+import sordino
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
@@ -137,3 +140,39 @@ def test_class_weights_move_the_decision_and_balanced_is_refused():
     assert shares[1] > shares[0] + 0.1
     with pytest.raises(InvalidInputError, match="declared constants"):
         SparseLogisticRegression(class_weight="balanced").fit(X, y)
+
+
+# ------------------------------------------------------- components and heavy tails: all rows of a person
+
+
+def test_axes_of_persons_are_those_of_the_mean_of_their_second_moments():
+    rng = np.random.default_rng(0)
+    owners = np.repeat(np.arange(400), rng.integers(1, 6, 400))
+    rows = rng.normal(size=(owners.size, 4)) * [3.0, 1.0, 0.5, 0.2]
+    weights = 1.0 / np.bincount(owners)[owners] / 400
+    mean = weights @ rows
+    matrix = (rows - mean).T @ ((rows - mean) * weights[:, None])
+    for solver in ("gauss", "power", "mod-sulq"):
+        model = sordino.PCA(2, epsilon=math.inf, solver=solver, data_norm=20.0, random_state=0)
+        model.fit(rows, groups=owners)
+        expected = np.linalg.eigvalsh(matrix)[::-1][:2] * 400 / 399
+        np.testing.assert_allclose(model.explained_variance_, expected, rtol=1e-6)
+        assert model.privacy_.unit == "person"
+        assert "number of persons: 400" in model.privacy_.public
+    with pytest.raises(UnsupportedError, match="only Full ones"):
+        sordino.PCA(2, solver="spca", data_norm=20.0).fit(rows, groups=owners)
+
+
+def test_heavy_tailed_models_of_persons_learn_and_refuse_what_is_not_proven():
+    rng = np.random.default_rng(1)
+    owners = np.arange(6000) // 3
+    rows = rng.standard_t(4, size=(6000, 3))
+    target = rows @ [1.0, -0.5, 0.0] + 2.0 + rng.standard_t(3, 6000)
+    model = sordino.HeavyTailedRegressor(epsilon=2.0).fit(rows, target, groups=owners)
+    np.testing.assert_allclose([*model.coef_, model.intercept_], [1.0, -0.5, 0.0, 2.0], atol=0.3)
+    assert model.privacy_.unit == "person"
+    labels = sordino.HeavyTailedClassifier(epsilon=2.0, classes=[0, 1])
+    assert labels.fit(rows, (target > 2) * 1, groups=owners).score(rows, (target > 2) * 1) > 0.65
+    for options in ({"gradient": "median-of-means"}, {"split": True}):
+        with pytest.raises(UnsupportedError):
+            sordino.HeavyTailedRegressor(solver_options=options).fit(rows, target, groups=owners)

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from sordino.execute import LocalExecutor
-from sordino.execute import views as affine_view
-from sordino.execute.views import AffineView
+from sordino.execute import records as affine_view
+from sordino.execute.records import AffineView
 from sordino.kernel import SparseVector
 from sordino.problems.affine import Affine, AffineGradient, MappedGram
 from sordino.problems.losses import LOSSES, Huber, compiled_form

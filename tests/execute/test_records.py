@@ -21,8 +21,7 @@ from tests.kernel.toys import source
 
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, csr
-from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords
-from sordino.execute.views import AffineView
+from sordino.execute.records import AffineView, CsrRecords, DenseRecords, LazyRecords
 from sordino.kernel import Full, Gaussian, Poisson, Release, SparseVector
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES

@@ -227,7 +227,7 @@ def daemon_of_south(folder):
     from tests.parties.helpers import Consortium
 
     from sordino.parties.mpc.config import PartyConfig
-    from sordino.parties.mpc.daemon import Daemon
+    from sordino.parties.mpc.control import Daemon
 
     three, path = Consortium(folder), folder / "south" / "party.toml"
     question = {"op": "run", "plan": json.loads(three.plan_path.read_text())}

@@ -1,5 +1,6 @@
 """Networks, collate functions and forgers for the tests of the false claims about training."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -89,7 +90,7 @@ def collated(items, collate):
 
     data = torch.utils.data.Subset(items, range(len(items)))  # a data set that is no list
     made = source_of(torch.utils.data.DataLoader(data, collate_fn=collate)).executor
-    return made(torch.device("cpu"), 8, False).batch(None)
+    return made(torch.device("cpu"), 8, False).batch(np.arange(len(items)))
 
 
 def centred(items):

@@ -255,6 +255,15 @@ COUNTS = [
 ]
 GRAMS = [
     Case("moments", RowMoments(1.3), None, 1.3, exact=False),
+    Case("moments in a ball", RowMoments(1.3, 1.0), Ball(0.7, CENTRE), 1.3, exact=False),
+    Case("moments far away", RowMoments(1.3), Ball(0.7, 1e4 * CENTRE), 1.3, exact=False),
+    Case(
+        "moments of some columns",
+        RowMoments(1.3),
+        Ball(0.7, CENTRE[[0, 2]], np.array([0, 2])),
+        1.3,
+        exact=False,
+    ),
     Case("gram", GramMatrix(1.3), None, 1.3),
     Case("gram in a ball", GramMatrix(1.3), Ball(0.7, CENTRE), 1.3),
     Case("gram far away", GramMatrix(1.3), Ball(0.7, 1e4 * CENTRE), 1.3),

@@ -4,7 +4,7 @@ import pytest
 from tests.hostile.contributions import climb
 from tests.hostile.queries import CASES
 
-from sordino.execute import views as affine_view
+from sordino.execute import records as affine_view
 
 PAIRS = [(case, kind) for case in CASES for kind in case.kinds]
 

@@ -60,7 +60,7 @@ def test_door_29_a_record_of_another_type_does_not_round_the_others():
     odd = [*items[:5], (torch.full((3,), 0.5), 1)]
     kinds = (torch.int64, torch.int64)
     with pytest.raises(InvalidInputError, match="whole numbers"):
-        TorchExecutor(odd, torch.device("cpu"), kinds=kinds).batch(None)
+        TorchExecutor(odd, torch.device("cpu"), kinds=kinds).batch(np.arange(6))
     executor = TorchExecutor(odd, torch.device("cpu"), kinds=kinds)
     assert int(executor.batch(np.arange(5))[0].max()) == large
     labels = [*zip(*blobs(20), strict=True)]

@@ -6,6 +6,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from tests.parties.flower_toys import NODES, D, recipe_of
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.linear import LogisticRegression
 from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.flower import FederatedClient, InProcessGrid, LinearModel, client_app
@@ -81,27 +82,32 @@ def test_door_12_labels_of_a_client_are_declared_or_refused():
     x, y = _rows((0, 1))
     with pytest.raises(InvalidInputError, match="declared classes"):
         LinearModel(x, y)
-    declared = LinearModel(x, y, classes=[0, 1])
+
+    def logistic(classes, **more):
+        return LogisticRegression(classes=classes, data_norm=1.0, fit_intercept=False, **more)
+
+    declared = LinearModel(x, y, logistic([0, 1]))
     assert np.array_equal(declared.executor.targets, LinearModel(*_rows()).executor.targets)
     words = np.where(y == 1, "yes", "no")
-    assert np.array_equal(LinearModel(x, words, classes=["no", "yes"]).executor.targets, 2.0 * y - 1.0)
-    for wrong in ([0, 1, 2], [0]):
+    assert np.array_equal(LinearModel(x, words, logistic(["no", "yes"])).executor.targets, 2.0 * y - 1.0)
+    for wrong in ([2, 3], [0]):
         with pytest.raises(InvalidInputError):
-            LinearModel(x, y, classes=wrong)
+            LinearModel(x, y, logistic(wrong))
     with pytest.raises(InvalidInputError, match="target"):
         LinearModel(x, None)
     x[5, 0] = np.inf
     with pytest.raises(InvalidInputError, match="finite"):
-        LinearModel(x, y, classes=[0, 1])
+        LinearModel(x, y, logistic([0, 1]))
 
 
 def test_door_12_released_weights_become_a_model_in_the_users_units():
     x, y = _rows()
-    model = LinearModel(x, y, intercept=0.25)
+    model = LinearModel(x, y, LogisticRegression(classes=[-1, 1], data_norm=1.0))
     w = np.arange(D + 1.0)
     found = model.finish(w)
-    assert np.array_equal(found.coef, w[:D])
-    assert found.intercept == 0.25 * w[-1]
+    assert np.array_equal(found.coef_.ravel(), w[:D])
+    assert found.intercept_ == 0.25 * w[-1]
+    assert set(found.predict(x)) <= {-1, 1}
 
 
 def test_door_05_the_price_of_a_learned_schema_goes_along_with_a_clients_guarantee(tmp_path):

@@ -145,7 +145,7 @@ def seeded_read(data):
     data.parts["numpy"][0] = np.random.default_rng(0)
     executor = TorchExecutor(data, torch.device("cpu"))
     with executor.hidden():
-        x, _ = executor.batch(None)
+        x, _ = executor.batch(np.arange(executor.population))
         return x, torch.rand(3)
 
 

@@ -15,7 +15,7 @@ from sordino import LogisticRegression, private_estimator
 from sordino.cli import main
 from sordino.errors import InvalidInputError, LedgerError, PartyError, PlanSpentError
 from sordino.ledger import BudgetPolicy, Ledger, Status
-from sordino.parties.mpc import consortium, links, shamir
+from sordino.parties.mpc import control, links, shamir
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.lasting import Lasting
 from sordino.parties.mpc.party import load_local
@@ -330,12 +330,12 @@ def test_door_14_a_run_is_waited_for_as_long_as_its_members_wait_for_each_other(
     limits = links.Limits(work=2000.0, patience=1000.0)
     own = SimpleNamespace(credentials=None, limits=limits, partners=SimpleNamespace(members={}))
     clock = [0.0]
-    monkeypatch.setattr(consortium.JointPlan, "load", lambda path: plan)
-    monkeypatch.setattr(consortium.PartyConfig, "load", lambda path: own)
-    monkeypatch.setattr(consortium, "seconds_of", lambda coordinates, share: 5.0)
-    monkeypatch.setattr(consortium, "ask", lambda *question: consortium.Answer("running"))
-    monkeypatch.setattr(consortium.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(consortium.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + 100.0))
+    monkeypatch.setattr(control.JointPlan, "load", lambda path: plan)
+    monkeypatch.setattr(control.PartyConfig, "load", lambda path: own)
+    monkeypatch.setattr(control, "seconds_of", lambda coordinates, share: 5.0)
+    monkeypatch.setattr(control, "ask", lambda *question: control.Answer("running"))
+    monkeypatch.setattr(control.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(control.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + 100.0))
     with pytest.raises(PartyError, match="did not end within 3000 s"):
-        list(consortium.run_everywhere("plan.json", "party.toml", None))
+        list(control.run_everywhere("plan.json", "party.toml", None))
     assert clock[0] > 3000.0

@@ -51,7 +51,7 @@ def test_claim_02_two_nearly_opposite_positions_add_one_clip(width):
 @pytest.mark.parametrize("wrong", [np.ones((3, 1)), np.ones(1), np.float64(1.0)])
 def test_claim_03_a_flower_client_moves_the_sum_by_its_clip(wrong):
     """A reply of the wrong shape added the sum before it: nine such clients turned 1 into 15 to 17."""
-    from sordino.parties.flower.client_level import UpdateSum
+    from sordino.parties.flower.server import UpdateSum
 
     query, w = UpdateSum(0.3), np.zeros(3)
     mine, others = np.full(3, 5.0), [np.asarray(wrong)] * 9

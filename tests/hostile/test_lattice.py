@@ -14,7 +14,7 @@ from sordino.execute import LocalExecutor
 from sordino.execute.parties import engine as lattice
 from sordino.execute.parties.engine import quantise
 from sordino.kernel import ClippedSum, Gaussian, Norm, Relation, Release
-from sordino.kernel import plan as planned
+from sordino.kernel import mechanism as planned
 from sordino.problems.covariance import GramProduct
 
 SPACING, MULTIPLIER = 2.0**-24, 2.5

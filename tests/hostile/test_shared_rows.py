@@ -4,12 +4,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
+from scipy import sparse
 
+from sordino.errors import UnsupportedError
+from sordino.execute import LocalExecutor
 from sordino.execute import persons as places
-from sordino.execute.persons import SharedRows
+from sordino.execute.persons import SharedExecutor, SharedRecords, SharedRows
 from sordino.kernel import Relation
 from sordino.problems import scales
-from sordino.problems.scales import CellMoments, CellTrees
+from sordino.problems.covariance import AxisSquares, Ball, GramMatrix, GramProduct, RowMoments, SquaredColumns
+from sordino.problems.losses import LOSSES
+from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
+from sordino.problems.scales import (
+    CellMoments,
+    CellTrees,
+    ColumnScales,
+    CountsBelow,
+    FeatureScales,
+    GradientScales,
+    TargetsBelow,
+)
 
 ODD = st.sampled_from([0.0, 1.0, -1.0, 2.0, 0.5, 1e308, -1e308, 5e-324, np.inf, -np.inf, np.nan, -2.0, 7.0])
 CELL = st.sampled_from([0.0, 1.0, 2.0, 3.0, -1.0, 0.5, np.nan])
@@ -86,3 +100,85 @@ def _each_alone(records):
 def test_hostile_parts_count_between_none_and_all():
     rows = np.array([(1.0, 0.0, 5.0), (1.0, 0.0, -3.0), (1.0, 0.0, np.nan), (1.0, 0.0, 0.25)])
     assert scales.parts_of(rows).tolist() == [1.0, 0.0, 0.0, 0.25]
+
+
+# ---------------------------------- second moments and robust gradients of persons, in arrays and in CSR
+
+CENTRE, BASIS = np.array([0.4, -0.3, 0.2]), np.linalg.qr(np.arange(9.0).reshape(3, 3) + np.eye(3))[0][:, :2]
+POINT = GradientPoint(np.array([0.5, -2.0, 1.0]), 0.7, np.array([0.5, 3.0, 1.0]))
+SHIFTED = GradientPoint(POINT.w, 0.7, POINT.scales, CENTRE)
+SQUARED = LOSSES["squared"]
+SUMS = {
+    "moments": (RowMoments(1.3), Ball(0.7, CENTRE), 1.3),
+    "whole moments": (RowMoments(1.3, 1.0), None, 1.3),
+    "gram": (GramMatrix(1.3), Ball(0.7, CENTRE), 1.3),
+    "product": (GramProduct(1.3), (BASIS, Ball(0.7, CENTRE)), 1.3),
+    "axes": (AxisSquares(1.3), (BASIS, None), 1.3),
+    "squares": (SquaredColumns(1.3), None, 1.3),
+    "gradient": (RobustGradient(SQUARED), POINT, None),
+    "gradient by entry": (RobustGradient(SQUARED, Truncation()), POINT, None),
+    "centred gradient": (RobustGradient(SQUARED), SHIFTED, None),
+    "gradient scales": (GradientScales(SQUARED), POINT, None),
+    "centred gradient scales": (GradientScales(SQUARED), SHIFTED, None),
+    "gradient scales by entry": (GradientScales(SQUARED, "coordinate"), POINT, None),
+    "column scales": (ColumnScales(3), CENTRE, None),
+    "column scales by side": (ColumnScales(3, sides=True), CENTRE, None),
+    "feature scales": (FeatureScales(3), np.ones(3), None),
+    "counts below": (CountsBelow(3), CENTRE, None),
+    "targets below": (TargetsBelow(), 0.3, None),
+}
+DENSE_ONLY = {"centred gradient", "centred gradient scales", "counts below"}
+VALUE = st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e308, -1e308, 5e-324, 1e160, -7.0, 3.0])
+RECORDS = st.lists(st.tuples(VALUE, VALUE, VALUE, VALUE), min_size=1, max_size=30)
+KINDS = [
+    (name, kind) for name in SUMS for kind in ("array", "csr") if kind == "array" or name not in DENSE_ONLY
+]
+
+
+def shared(name, kind, mine):
+    """Return the exact answer on three persons with a row each and one with these rows (none: no rows)."""
+    query, params, norm = SUMS[name]
+    table = np.array([(0.1, 0.2, 0.3, 1.0), (1.0, 0.0, -1.0, 0.0), (0.0, 2.0, 0.0, -1.0), *mine])
+    rows = table[:, :3] if kind == "array" else sparse.csr_matrix(table[:, :3])
+    local = LocalExecutor(rows, table[:, 3], norm)
+    executor = SharedExecutor(local, [0, 1, 2, *[9] * len(mine)])
+    return np.asarray(query.evaluate(SharedRecords(local.records(None), executor._parts), params))
+
+
+def gap(name, kind, mine, yours):
+    return float(np.linalg.norm((shared(name, kind, mine) - shared(name, kind, yours)).ravel()))
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+@given(mine=RECORDS, yours=RECORDS)
+@settings(max_examples=25, deadline=None)
+def test_a_person_moves_second_moments_and_gradients_as_far_as_a_record_may(name, kind, mine, yours):
+    query, params, _ = SUMS[name]
+    for relation, other in ((Relation.ADD_REMOVE, []), (Relation.REPLACE_ONE, yours)):
+        share = gap(name, kind, mine, other) / query.sensitivity(relation, params)
+        target(share, label=relation.value)
+        assert share <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_thirty_equal_rows_of_a_person_add_what_one_adds(name, kind):
+    row = (-9.0, 4.0, 2.0, -5.0)
+    np.testing.assert_allclose(
+        shared(name, kind, [row] * 30), shared(name, kind, [row]), rtol=1e-7, atol=1e-9
+    )
+    assert gap(name, kind, [row] * 30, []) > 0.0
+
+
+def test_a_twin_that_counts_each_row_in_full_is_caught(monkeypatch):
+    monkeypatch.setattr(places, "parts_of_persons", lambda rows, groups: (np.ones(rows), 4))
+    for name in ("gram", "moments", "gradient", "column scales", "counts below"):
+        query, params, _ = SUMS[name]
+        far = gap(name, "array", [(-9.0, 4.0, 2.0, -5.0)] * 30, [])
+        assert far > query.sensitivity(Relation.ADD_REMOVE, params)
+
+
+def test_block_sums_of_persons_are_refused():
+    local = LocalExecutor(np.eye(6, 3), np.ones(6), None)
+    records = SharedRecords(local.records(None), np.full(6, 0.5))
+    with pytest.raises(UnsupportedError, match="several blocks"):
+        RobustGradient(SQUARED, blocks=3).evaluate(records, POINT)

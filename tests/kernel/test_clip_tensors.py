@@ -86,22 +86,20 @@ CASES = given(
     st.integers(1, 60),
     st.integers(0, 10**6),
     st.sampled_from([0.0, 1e-2, 1e-4, 1e-6]),
-    st.booleans(),
 )
 
 
-def exact(a, g, bias):
-    gradient = torch.einsum("bgto,bgti->bgoi", g.double(), a.double()).flatten(1)
-    return torch.cat([gradient, g.double().sum(dim=2).flatten(1)], dim=1) if bias else gradient
+def exact(a, g):
+    return torch.einsum("bgto,bgti->bgoi", g.double(), a.double()).flatten(1)
 
 
 @settings(max_examples=60)
 @CASES
-def test_gram_norms_are_bounds_from_above(places, inputs, outputs, seed, cancelling, bias):
+def test_gram_norms_are_bounds_from_above(places, inputs, outputs, seed, cancelling):
     a, g = records(places, inputs, outputs, seed, cancelling)
     found = Contributions(a)
-    found.add_products(a, g, bias)
-    true, (squared, blurred, _) = exact(a, g, bias).norm(dim=1), found.bounds()
+    found.add_products(a, g)
+    true, (squared, blurred, _) = exact(a, g).norm(dim=1), found.bounds()
     assert bool((squared.sqrt() * (1 + 2 * found._short) >= true).all())
     if not cancelling:
         assert bool(((squared.sqrt() + blurred.sqrt()) <= true * (1 + 1e-3)).all())
@@ -119,7 +117,7 @@ def test_norms_of_a_tied_table_are_bounds_from_above(places, inputs, outputs, se
     rows = -a[:, 0] * (1 + 1e-5) if cancelling else torch.randn(3, places, inputs, generator=generator)
     found = Contributions(a, join=torch.cat)
     found.add_tied(a, g, words, rows)
-    true = exact(torch.cat([a, rows[:, None]], 2), torch.cat([g, hot], 2), False).norm(dim=1)
+    true = exact(torch.cat([a, rows[:, None]], 2), torch.cat([g, hot], 2)).norm(dim=1)
     squared, blurred, _ = found.bounds()
     assert bool((squared.sqrt() >= true).all())
     assert cancelling or bool(((squared.sqrt() + blurred.sqrt()) <= true * (1 + 1e-3)).all())
@@ -128,7 +126,7 @@ def test_norms_of_a_tied_table_are_bounds_from_above(places, inputs, outputs, se
 @settings(max_examples=60)
 @CASES
 @pytest.mark.parametrize(("bits", "p"), [(10, 2.0**-11), (7, 2.0**-8)])
-def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, seed, cancelling, bias):
+def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, seed, cancelling):
     """TF32 keeps 10 bits, bfloat16 keeps 7: both in the Gram matrices and in the sum."""
     a, g = records(places, inputs, outputs, seed, cancelling)
     a = 1e4 * a
@@ -136,15 +134,15 @@ def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clip_tensors, "_products", lambda v, multiply: real(rounded(v, bits)))
         found = Contributions(a, p)
-        found.add_products(a, g, bias)
+        found.add_products(a, g)
     factors = found.factors(0.3)[:, None, None, None]
-    summed = exact(rounded(a, bits), rounded(factors * g, bits), bias)
+    summed = exact(rounded(a, bits), rounded(factors * g, bits))
     assert float(summed.norm(dim=1).max()) <= 0.3
 
 
 @settings(max_examples=60)
 @CASES
-def test_halves_stay_below_the_clip_where_units_truncate(places, inputs, outputs, seed, cancelling, bias):
+def test_halves_stay_below_the_clip_where_units_truncate(places, inputs, outputs, seed, cancelling):
     """Products of bfloat16 are exact, each addition loses two units, and ``f g_t`` is rounded once more."""
     a, g = (part.bfloat16() for part in records(places, inputs, outputs, seed, cancelling))
 
@@ -153,9 +151,9 @@ def test_halves_stay_below_the_clip_where_units_truncate(places, inputs, outputs
         return (left.double() @ right.double() - lost).float()
 
     found = Contributions(a.float(), 0.0, None, truncated)
-    found.add_products(a, g, False)
+    found.add_products(a, g)
     factors = found.factors(0.3)[:, None, None, None]
-    summed = exact(a.float(), (factors * g.float()).bfloat16().float(), False).norm(dim=1)
+    summed = exact(a.float(), (factors * g.float()).bfloat16().float()).norm(dim=1)
     assert float(summed.max()) <= 0.3
 
 
@@ -165,10 +163,10 @@ def test_halves_are_bounded_only_if_the_clip_knows_of_them():
     a[0, 0, 1], over = a[0, 0, 1] / 2, []
     for part in ((a, g), (a.float(), g.float())):
         found = Contributions(a.float())
-        found.add_products(*part, False)
+        found.add_products(*part)
         for step in range(50):
             factors = found.factors(clip * (1 + step / 50))
-            summed = exact(a.float(), (factors * g.float()).bfloat16().float(), False)
+            summed = exact(a.float(), (factors * g.float()).bfloat16().float())
             over.append(float(summed.norm()) > clip * (1 + step / 50))
     assert not any(over[:50])
     assert any(over[50:])
@@ -180,16 +178,16 @@ def test_a_coarse_product_is_bounded_only_if_the_clip_knows_of_it(p, holds):
     a = 1e4 * torch.tensor([1.0038, -1.0138])[None, None, :, None].expand(1, 1, 2, 200)
     g = torch.ones(1, 1, 2, 40)
     found = Contributions(a, p)
-    found.add_products(a, g, False)
-    summed = exact(rounded(a / 1e4, 7), rounded(found.factors(0.3) * g, 7), False) * 1e4
+    found.add_products(a, g)
+    summed = exact(rounded(a / 1e4, 7), rounded(found.factors(0.3) * g, 7)) * 1e4
     assert (float(summed.norm()) <= 0.3) is holds
 
 
 def test_what_a_machine_may_flush_is_taken_off_a_small_clip():
     a, g = torch.full((1, 1, 1, 12), 1e18), torch.full((1, 1, 1, 7), 1e-15)
     clip, found = clip_tensors.LEAST_CLIP, Contributions(a)
-    found.add_products(a, g, False)
-    norm, lost = float(exact(a, g, False).norm()), 2.0**-126 * math.sqrt(7) * float(a.double().norm())
+    found.add_products(a, g)
+    norm, lost = float(exact(a, g).norm()), 2.0**-126 * math.sqrt(7) * float(a.double().norm())
     assert lost > 0.05 * clip
     assert float(found.factors(clip)) * norm <= clip - lost
 
@@ -197,7 +195,7 @@ def test_what_a_machine_may_flush_is_taken_off_a_small_clip():
 def test_what_the_sum_of_positions_blurs_is_added_to_the_norm():
     a, g = records(2, 64, 8, 0, 1e-6)
     a, found = 1e6 * a, Contributions(a)
-    found.add_products(a, g, False)
+    found.add_products(a, g)
     reach = (a.double().norm(dim=3) * g.double().norm(dim=3)).sum(dim=2).norm(dim=1)
     bounded = found.factors(0.3) * (found.bounds()[0].sqrt() + 4 * clip_tensors.UNIT * reach)
     assert float(bounded.max()) <= 0.3
@@ -206,8 +204,8 @@ def test_what_the_sum_of_positions_blurs_is_added_to_the_norm():
 def test_positions_whose_squares_overflow_are_bounded_by_their_reach():
     a, g = torch.full((1, 1, 2, 12), 1e17), torch.full((1, 1, 2, 7), 1e-10)
     found = Contributions(a)
-    found.add_products(a, g, True)
-    norm = float(exact(a, g, True).norm())
+    found.add_products(a, g)
+    norm = float(exact(a, g).norm())
     assert 0.99 * 0.3 <= float(found.factors(0.3)) * norm <= 0.3
 
 
@@ -216,8 +214,8 @@ def test_matrices_whose_squares_overflow_are_bounded_by_their_traces():
     a, g = (torch.randn(4, 1, 3, 12, generator=generator) for _ in range(2))
     a, g = 1e11 * a, 1e-3 * g  # products of 1e23, whose squares are beyond float32
     found = Contributions(a)
-    found.add_products(a, g, False)
-    shares = found.factors(0.3) * exact(a, g, False).norm(dim=1)
+    found.add_products(a, g)
+    shares = found.factors(0.3) * exact(a, g).norm(dim=1)
     assert bool((shares <= 0.3).all())
     assert bool((shares >= 0.999 * 0.3).all())
 
@@ -229,8 +227,8 @@ def test_what_several_layers_read_is_multiplied_once_and_counts_for_each(monkeyp
     monkeypatch.setattr(clip_tensors, "_products", lambda v, multiply: calls.append(v) or real(v))
     found = Contributions(a)
     for slopes in (g, h, g + h):
-        found.add_products(a.view_as(a), slopes, False)
-    true = torch.cat([exact(a, slopes, False) for slopes in (g, h, g + h)], dim=1).norm(dim=1)
+        found.add_products(a.view_as(a), slopes)
+    true = torch.cat([exact(a, slopes) for slopes in (g, h, g + h)], dim=1).norm(dim=1)
     assert len(calls) == 4
     assert torch.allclose(found.bounds()[0].sqrt(), true, rtol=1e-3)
     assert bool((found.bounds()[0].sqrt() >= true).all())

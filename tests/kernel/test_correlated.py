@@ -18,6 +18,9 @@ from sordino.kernel import (
     Correlated,
     Curator,
     Cyclic,
+    Disjoint,
+    FixedSize,
+    Full,
     Gaussian,
     NoiseSource,
     Plan,
@@ -68,7 +71,7 @@ class Fixed:
 def test_rows_of_noise_are_those_of_the_inverse(kind):
     strategy, times = STRATEGIES[kind], 9
     rows, source = strategy.rows(), Fixed(times)
-    found = np.stack([rows.next(source, (times,)) for _ in range(times)])
+    found = np.stack([rows(source, (times,)) for _ in range(times)])
     np.testing.assert_allclose(matrix(strategy, times) @ found, np.eye(times), atol=1e-12)
 
 
@@ -308,4 +311,6 @@ def test_the_best_attack_meets_the_promise_and_finds_broken_twins(monkeypatch, b
 def test_the_audit_draws_the_batches_of_parts_as_well():
     from sordino.auditing import tape
 
-    assert Cyclic in tape._SAMPLINGS
+    for kind in (Full, Poisson, Cyclic, FixedSize, Disjoint):
+        (heard,) = [base for base in kind.__mro__ if base in tape._SAMPLINGS]
+        assert (kind.draw, kind.shares) == (heard.draw, heard.shares)  # no draw of its own that is not heard

@@ -6,13 +6,12 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.kernel import Relation
+from sordino.kernel import FixedSize, Relation
 from sordino.kernel.events import (
     PureDpEvent,
     TiltDpEvent,
     check_event,
     composed,
-    fixed_size_event,
     gaussian_event,
     laplace_event,
     poisson_event,
@@ -47,7 +46,9 @@ def test_the_other_events_carry_what_they_are_given():
     inner = dp.GaussianDpEvent(1.5)
     assert poisson_event(0.3, inner) == dp.PoissonSampledDpEvent(0.3, inner)
     assert poisson_event(1.0, inner) == inner
-    assert fixed_size_event(50, 7, inner) == dp.SampledWithoutReplacementDpEvent(50, 7, inner)
+    assert FixedSize(7).amplify(inner, 1, Relation.REPLACE_ONE, 50) == dp.SampledWithoutReplacementDpEvent(
+        50, 7, inner
+    )
     assert repeated(inner, 1) == inner
     assert repeated(inner, 2) == dp.SelfComposedDpEvent(inner, 2)
     assert composed([inner, inner]) == dp.ComposedDpEvent([inner, inner])

@@ -15,9 +15,15 @@ from tests.statistical.laws import assert_counts
 
 from sordino.kernel import ClippedSum, Gaussian, GumbelTopK, Laplace, NoiseSource, Relation, Release
 from sordino.kernel import noise as drawing
-from sordino.kernel.mechanism import OUTPUT_MULTIPLE, StableCounts, SymmetricGaussian, TiltedObjective
+from sordino.kernel.mechanism import (
+    OUTPUT_MULTIPLE,
+    Rounding,
+    StableCounts,
+    SymmetricGaussian,
+    TiltedObjective,
+)
 from sordino.kernel.noise import GUMBEL, LAPLACE, round_magnitudes, run_race
-from sordino.kernel.plan import rounded_sensitivity, rounded_sum
+from sordino.kernel.plan import rounded_sum, rounding_of
 from sordino.kernel.selection import LaplaceMax, LaplacePeeling
 
 SENSITIVITY = 0.7
@@ -110,7 +116,8 @@ def test_an_exact_race_is_the_exponential_mechanism(multiplier):
     noise, scores = source(4), np.array([0.0, 1.0, 2.5])
     race = GumbelTopK(multiplier, secure=True)
     wins = np.bincount(
-        [race.privatise_exactly(scores, SENSITIVITY, 0.0, noise)[0] for _ in range(20_000)], minlength=3
+        [race.privatise_exactly(scores, SENSITIVITY, Rounding(), noise)[0] for _ in range(20_000)],
+        minlength=3,
     )
     weights = np.exp(scores / (multiplier * SENSITIVITY))
     assert_counts(wins, 20_000 * weights / weights.sum())
@@ -167,7 +174,9 @@ def drawing_grid(mechanism, value, spacing):
 def test_blocks_keep_the_error_of_many_records_small():
     case = next(c for c in GRAMS if c.name == "gram")
     release = Release(case.query, Gaussian(2.0), mean=False)
-    few, many = (rounded_sensitivity(release, case.params, 1.0, 2.0**-28, n, 16) for n in (10**6, 10**8))
+    few, many = (
+        rounding_of(release, case.params, 2.0**-28, n).widen(1.0, 4 * 2.0**-28) for n in (10**6, 10**8)
+    )
     assert few == many < 1.0 + 4 * 2.0**-20 * case.query.reach(case.params) + 16 * 2.0**-28
 
 
@@ -195,7 +204,7 @@ def test_noise_grows_with_the_error_of_an_answer(monkeypatch):
     )
     gaussian = Gaussian(2.0, secure=True)
     for error in (0.0, 0.25):
-        gaussian.privatise_exactly(np.zeros(9), SENSITIVITY, error, source())
+        gaussian.privatise_exactly(np.zeros(9), SENSITIVITY, Rounding(error), source())
     spacing = gaussian.lattice(SENSITIVITY)
     assert scales[0] == pytest.approx(2.0 * (SENSITIVITY / spacing + 3.0), rel=1e-11)
     assert scales[1] == pytest.approx(2.0 * ((SENSITIVITY + 0.5) / spacing + 3.0), rel=1e-11)
@@ -211,8 +220,8 @@ def test_scores_that_moved_together_have_four_errors_more_room(monkeypatch):
     monkeypatch.setattr(NoiseSource, "race", race)
     for monotone in (False, True):
         mechanism = GumbelTopK(2.0, secure=True, monotone=monotone)
-        mechanism.privatise_exactly(np.zeros(3), SENSITIVITY, 0.1, source())
-    LaplaceMax(2.0, secure=True).privatise_exactly(np.zeros(3), SENSITIVITY, 0.1, source())
+        mechanism.privatise_exactly(np.zeros(3), SENSITIVITY, Rounding(0.1), source())
+    LaplaceMax(2.0, secure=True).privatise_exactly(np.zeros(3), SENSITIVITY, Rounding(0.1), source())
     wanted = [2.0 * (SENSITIVITY + room) for room in (0.2, 0.4, 0.2)]
     assert scales == pytest.approx(wanted, rel=1e-11)
 
@@ -221,7 +230,9 @@ def test_symmetric_noise_on_a_lattice_is_that_of_the_ensemble():
     value = np.arange(9.0).reshape(3, 3)
     value = value + value.T
     mechanism, noise = SymmetricGaussian(2.0, secure=True), source()
-    draws = np.array([mechanism.privatise_exactly(value, SENSITIVITY, 0.0, noise) for _ in range(4000)])
+    draws = np.array(
+        [mechanism.privatise_exactly(value, SENSITIVITY, Rounding(), noise) for _ in range(4000)]
+    )
     assert np.array_equal(draws, draws.transpose(0, 2, 1))
     spread = (draws - value).std(axis=0) / (2.0 * SENSITIVITY)
     np.testing.assert_allclose(np.diag(spread), 1.0, atol=0.07)
@@ -230,7 +241,7 @@ def test_symmetric_noise_on_a_lattice_is_that_of_the_ensemble():
 
 def test_peeling_releases_distinct_coordinates_on_a_lattice():
     mechanism = LaplacePeeling(0.01, count=3, secure=True)
-    found = mechanism.privatise_exactly(np.array([1.0, -9.0, 5.0, 0.0]), SENSITIVITY, 0.0, source())
+    found = mechanism.privatise_exactly(np.array([1.0, -9.0, 5.0, 0.0]), SENSITIVITY, Rounding(), source())
     assert found.indices.tolist() == [1, 2, 0]
     assert np.sign(found.values).tolist() == [-1.0, 1.0, 1.0]
     spacing = Laplace(0.01).lattice(SENSITIVITY)
@@ -239,7 +250,7 @@ def test_peeling_releases_distinct_coordinates_on_a_lattice():
 
 def test_counts_behind_a_threshold_are_told_on_a_lattice():
     mechanism = StableCounts(1.5, delta=1e-6, secure=True)
-    found = mechanism.privatise_exactly([{"few": 1, "many": 500}], 1.3, 0.0, source())
+    found = mechanism.privatise_exactly([{"few": 1, "many": 500}], 1.3, Rounding(), source())
     assert list(found[0]) == ["many"]
     spacing = Gaussian(1.5).lattice(1.3)
     assert (found[0]["many"] / spacing).is_integer()
@@ -263,7 +274,7 @@ def test_a_rounded_tilt_is_covered_by_the_output_noise(monkeypatch):
         lambda self, std, shape: scales.append(std) or honest(self, std, shape),
     )
     bowl, mechanism = Bowl(), TiltedObjective(2.0, jacobian=0.1, secure=True)
-    mechanism.privatise_exactly(bowl, SENSITIVITY, 0.0, source())
+    mechanism.privatise_exactly(bowl, SENSITIVITY, Rounding(), source())
     spacing = Gaussian(2.0).lattice(SENSITIVITY)
     assert np.array_equal(bowl.tilt / spacing, np.rint(bowl.tilt / spacing))
     output = Gaussian(2.0 * OUTPUT_MULTIPLE).lattice(0.01)
@@ -284,7 +295,9 @@ def answers_around(centre: float, secure: bool, count: int = 20_000) -> np.ndarr
     mechanism, noise = Gaussian(1.0, secure=secure), source(int(centre) + 7)
     value = np.full(count, centre)
     if secure:
-        return np.concatenate([mechanism.privatise_exactly(v, 1.0, 0.0, noise) for v in value.reshape(-1, 1)])
+        return np.concatenate(
+            [mechanism.privatise_exactly(v, 1.0, Rounding(), noise) for v in value.reshape(-1, 1)]
+        )
     return mechanism.privatise(value, 1.0, noise)
 
 

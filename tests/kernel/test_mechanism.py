@@ -24,6 +24,7 @@ from sordino.kernel import (
     SymmetricGaussian,
 )
 from sordino.kernel.events import PureDpEvent
+from sordino.kernel.mechanism import Rounding
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 MULTIPLIER, SENSITIVITY = 1.3, 2.7
@@ -237,7 +238,9 @@ def test_noise_on_the_lattice_has_the_law_of_gaussian_noise():
     mechanism = Gaussian(MULTIPLIER, secure=True)
     spacing = mechanism.lattice(SENSITIVITY)
     value = np.arange(20_000) * 1_000_003
-    out = mechanism.privatise_on_lattice(value, spacing, SENSITIVITY, source(37))
+    out = mechanism.privatise_exactly(
+        value, SENSITIVITY, Rounding(spacing=spacing, truncated=True), source(37)
+    )
     assert out.dtype == np.float64
     assert np.array_equal(out / spacing, np.rint(out / spacing))
     assert_scale((out - value * spacing) / SCALE, stats.norm)
@@ -247,6 +250,8 @@ def test_noise_on_the_lattice_is_added_to_the_integers():
     mechanism = Gaussian(MULTIPLIER, secure=True)
     spacing = mechanism.lattice(SENSITIVITY)
     value = np.array([[3, -8], [10**15, 0]])
-    out = mechanism.privatise_on_lattice(value, spacing, SENSITIVITY, source(38))
+    out = mechanism.privatise_exactly(
+        value, SENSITIVITY, Rounding(spacing=spacing, truncated=True), source(38)
+    )
     drawn = source(38).rounded_gaussian(SCALE / spacing, (2, 2))
     np.testing.assert_array_equal(out, (value + drawn) * spacing)

@@ -72,7 +72,7 @@ def test_nothing_secret_of_a_share_is_shown():
     for sampling in (Poisson(0.3), FixedSize(11)):
         for share in sampling.shares(SIZES, 0, NoiseSource.seeded_not_private(3)):
             assert str(share.key) not in repr(share)
-            assert "size" not in repr(share)
+            assert "number" not in repr(share)
 
 
 def test_a_batch_of_several_parts_is_never_taken_for_all_rows_of_one_place():

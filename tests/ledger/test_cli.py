@@ -11,6 +11,7 @@ from tests.ledger.helpers import gaussian, reserve
 from sordino.cli import main
 from sordino.cli.ledger import ledger as group
 from sordino.ledger import Ledger
+from sordino.values import at_least, at_most
 
 WIDE = {"COLUMNS": "200"}
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def test_a_budget_is_created_once(run, sqlite_path):
 def test_a_bad_budget_makes_no_file(run, sqlite_path):
     assert "epsilon > 0" in run("create", sqlite_path, "x", "--epsilon", 0, "--delta", 0, code=3)
     assert "relation" in run(
-        "create", sqlite_path, "x", "--epsilon", 1, "--delta", 0, "--relation", "swap", code=3
+        "create", sqlite_path, "x", "--epsilon", 1, "--delta", 0, "--relation", "swap", code=2
     )
     assert not Path(sqlite_path).exists()
 
@@ -59,8 +60,8 @@ def test_show_says_what_is_spent_and_left_and_the_tight_figure(run, filled):
     for expected in (
         "one person, add-remove",
         f"{spent.fraction:.1%} in 2 reservation(s)",
-        f"epsilon {left.epsilon:.4g}",
-        f"epsilon {tight:.4g} (gaussian (exact)",
+        f"epsilon {at_least(left.epsilon)}",
+        f"epsilon {at_most(tight)} (gaussian (exact)",
     ):
         assert expected in re.sub(r"\s+", " ", output)
     assert "gaussian (exact)" not in run("show", filled, "survey", "--no-tight")
@@ -111,3 +112,21 @@ def test_every_command_and_option_is_documented():
         for parameter in command.params:
             for option in [o for o in parameter.opts if o.startswith("--")]:
                 assert option in page, f"{name} {option} is not documented"
+
+
+def test_a_budget_without_end_is_said_to_protect_nobody(run, sqlite_path):
+    assert "protects nobody" in run("create", sqlite_path, "x", "--epsilon", "inf", "--delta", 1e-6)
+
+
+def test_a_page_or_an_export_that_has_no_place_ends_with_3(run, filled):
+    for words in (("export", filled), ("report", filled)):
+        assert "no folder" in run(*words, "--output", "/nowhere/page", code=3)
+
+
+def test_what_is_left_is_rounded_down_and_what_is_spent_up():
+    assert (at_least(0.99975), at_most(0.99975)) == ("0.9997", "0.9998")
+    assert (at_least(1.23e-7, 2), at_most(1.23e-7, 2), at_least(float("inf"))) == (
+        "1.2e-07",
+        "1.3e-07",
+        "inf",
+    )

@@ -188,7 +188,7 @@ def test_a_booking_whose_answer_was_lost_is_not_made_twice(ledger, monkeypatch):
 def test_a_booking_that_was_lost_before_it_was_written_is_an_error(ledger, monkeypatch):
     ledger._account("survey")
     monkeypatch.setattr(
-        "sordino.ledger.ledger.update_account", lambda *_: (_ for _ in ()).throw(LedgerError("lost"))
+        "sordino.ledger.store.Store.update_account", lambda *_: (_ for _ in ()).throw(LedgerError("lost"))
     )
     with pytest.raises(LedgerError, match="lost"):
         ledger.reserve("survey", EVENT, **HOW)

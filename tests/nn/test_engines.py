@@ -161,8 +161,8 @@ def test_ghost_norms_and_formed_gradients_are_both_used():
 
     def ghosts(name):
         network, vector, x, y = make(name, 0, 3)
-        found, _ = GhostEngine(network)._sorted_out(vector, x, y, form=False)
-        return [ghost.name for _, ghost in found]
+        _, found, _ = GhostEngine(network)._sorted_out(vector, x, y, form=False)
+        return [ghost.name for ghost in found]
 
     assert "0.weight" not in ghosts("conv2d")
     assert "0.weight" in ghosts("conv2d-few-places")

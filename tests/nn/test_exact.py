@@ -13,7 +13,7 @@ from torch import nn
 
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
 from sordino.execute.persons import Owners
-from sordino.execute.torch import PersonExecutor, TorchExecutor
+from sordino.execute.torch import TorchExecutor
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Relation, Release
 from sordino.kernel.clip.tensors import exact_rows, lattice_sum
 from sordino.nn import NeuralClassifier, Trainer, make_private
@@ -103,7 +103,7 @@ def test_a_person_takes_away_what_it_adds_alone(kind):
         "gradient": (PersonGradient(engine, 0.7, block), vector),
         "difference": (PersonDifference(engine, 0.7, 0.2, 0.3, block), (vector, 0.9 * vector)),
     }[kind]
-    executor = PersonExecutor((x, y), CPU, 8, owners=Owners.of(GROUPS, 40))
+    executor = TorchExecutor((x, y), CPU, 8, owners=Owners.of(GROUPS, 40))
 
     def summed(persons):
         return query.evaluate_on_lattice(executor.records(np.array(persons)), params, SPACING)

@@ -11,7 +11,7 @@ from torch import nn
 
 from sordino.errors import InvalidInputError, PlanError, PolicyMismatchError
 from sordino.execute.persons import Owners
-from sordino.execute.torch import PersonExecutor, TorchExecutor, _rounded_up
+from sordino.execute.torch import TorchExecutor, _rounded_up
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, ghosts, make_private
@@ -19,7 +19,7 @@ from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
-from sordino.nn.queries import PersonDifference, PersonGradient, TorchGradient, finite_persons
+from sordino.nn.queries import PersonDifference, PersonGradient, TorchGradient, finite_sum
 
 CPU = torch.device("cpu")
 LOSS = nn.CrossEntropyLoss()
@@ -68,7 +68,7 @@ def evaluate(query, x, y, groups, params, chunk=16):
     plan = Plan(
         {"q": Release(query, Gaussian(multiplier=0.0), mean=False)}, Relation.ADD_REMOVE, owners.persons
     )
-    executor = PersonExecutor((x, y), CPU, chunk, owners=owners)
+    executor = TorchExecutor((x, y), CPU, chunk, owners=owners)
     return Curator(executor, plan, NoiseSource.from_os()).release("q", params)
 
 
@@ -148,7 +148,7 @@ def test_a_coarse_forward_pass_of_persons_is_clipped_all_the_same(name):
         def clipped(a, b, present, point=size * vector):
             return engine.clipped_sum(point, a, b, 0.01, present)
 
-        got = finite_persons(clipped, x[:3], y[:3], PRESENT[:1])
+        got = finite_sum(clipped, x[:3], y[:3], PRESENT[:1])
         assert float(got.double().norm()) <= 0.01
 
 
@@ -227,13 +227,13 @@ def test_a_person_without_a_finite_gradient_contributes_zero(engine, bad, chunk)
 
 
 def test_a_person_larger_than_memory_is_read_in_parts(monkeypatch):
-    seen, real = [], PersonExecutor.batch
+    seen, real = [], TorchExecutor.batch
 
     def batch(self, rows):
         seen.append(len(rows))
         return real(self, rows)
 
-    monkeypatch.setattr(PersonExecutor, "batch", batch)
+    monkeypatch.setattr(TorchExecutor, "batch", batch)
     x, y = blobs(40, 1)
     groups = np.array([0] * 33 + [1, 2, 3, 3, 3, 4, 4])
     evaluate(PersonGradient(ENGINES["ghost"], 0.7), x, y, groups, NETWORK.flat(), 6)

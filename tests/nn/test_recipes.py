@@ -7,7 +7,7 @@ from torch import nn
 
 from sordino.errors import InvalidInputError
 from sordino.nn import ImageNetwork, Scattering, Trainer
-from sordino.nn.solvers import RECIPES, Facts, Settings, noise_rate
+from sordino.nn.solvers import RECIPES, Settings, noise_rate
 
 LOSS = nn.CrossEntropyLoss()
 
@@ -48,16 +48,16 @@ def test_a_recipe_reads_public_numbers_only():
 
 
 def test_the_rate_of_tables_falls_with_the_noise():
-    rates = [noise_rate(Facts(10_000, epsilon, 1000)) for epsilon in (0.1, 1.0, 10.0)]
+    rates = [noise_rate(10_000, epsilon, 1000) for epsilon in (0.1, 1.0, 10.0)]
     assert rates == sorted(rates)
-    assert noise_rate(Facts(10_000, 1.0, 1000), 0.5) == 2 * rates[1]
+    assert noise_rate(10_000, 1.0, 1000, 0.5) == 2 * rates[1]
 
 
 def test_an_unknown_recipe_is_refused_before_anything_is_booked():
     with pytest.raises(InvalidInputError, match=r"recipe in \['image', 'tabular', 'text'\]"):
         Trainer(perceptron(), LOSS, 1.0, 1e-4, recipe="images").fit(*blobs())
     with pytest.raises(InvalidInputError, match="epochs > 0"):
-        settings(recipe="text", epochs=0.0).solver(100, None)
+        settings(recipe="text", epochs=0.0).solver(100)
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

@@ -42,7 +42,7 @@ def test_formula_gives_the_printed_number(value, expected):
 
 BY_HAND = {  # 20 digits of mpmath, cut; a delta near 1 tells ln(1/delta) from ln(1 + 1/delta)
     "srm_contribution": (formulas.srm_contribution(2.0, 5.0, 0.3), 4.1),
-    "mpc_gradient_table": (formulas.mpc_gradient_table(0.4, steps=9), 10.606601717798),
+    "mpc_gradient, table": (formulas.mpc_gradient(0.4, 0.05, steps=9, table=True), 10.606601717798),
     "mpc_output_pure_epsilon": (formulas.mpc_output_pure_epsilon(0.4, features=1), 0.4),
     "truncated_mean": (formulas.truncated_mean(0.4, 0.05), 12.686362411795),
     "sco": (formulas.sco(0.4, 0.05, steps=6), 224.716172883899),
@@ -76,7 +76,7 @@ def test_srm_is_the_printed_formula_written_out():
 
 def test_gradient_noise_of_the_parties_in_units_of_the_sensitivity():
     assert 2 / formulas.mpc_gradient(0.5, 1e-3, steps=1) == pytest.approx(0.13452, rel=1e-4)  # O2
-    assert 2 / formulas.mpc_gradient_table(0.5, steps=1) == pytest.approx(0.70711, rel=1e-4)
+    assert 2 / formulas.mpc_gradient(0.5, 1e-3, steps=1, table=True) == pytest.approx(0.70711, rel=1e-4)
     assert formulas.mpc_gradient(0.5, 1e-3, steps=9) == pytest.approx(
         3 * formulas.mpc_gradient(0.5, 1e-3, steps=1)
     )
@@ -126,9 +126,7 @@ def test_budgets_and_sizes_are_checked(formula):
         lambda e, d: formulas.ight(e, d, steps=1),
         lambda e, d: formulas.ight_logistic(e, d, steps=1),
         lambda e, d: formulas.mpc_gradient(e, d, steps=1),
-        lambda e, d: (
-            formulas.mpc_gradient_table(e, steps=1) + d * 0 if 0 < d < 1 else formulas.ight(e, d, steps=1)
-        ),
+        lambda e, d: formulas.mpc_gradient(e, d, steps=1, table=True),
         lambda e, d: formulas.truncated_mean(e, d),
         lambda e, d: formulas.sco(e, d, steps=1),
         lambda e, d: formulas.peeling(e, d, sparsity=1),

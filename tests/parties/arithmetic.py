@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from sordino.execute.parties.engine import joint_noise, valid_total
 from sordino.execute.parties.field import Field
 
 
@@ -41,7 +42,7 @@ class Exhaustive:
 
     def _split(self, value, sender):
         self.field.draw = lambda count, noise: next(self.coins[sender]) if self.fresh else 0 * value
-        shares = np.stack(self.field.split(value, 1, 3, None))
+        shares = np.stack(self.field.split(value, 1, range(1, 4), None))
         for receiver in range(3):
             if receiver != sender:
                 self.heard[receiver].append(shares[receiver])
@@ -60,3 +61,10 @@ class Exhaustive:
 def all_choices(ranges):
     """Return one array per range; together they run through all combinations."""
     return [np.array(column, dtype=np.int64) for column in zip(*itertools.product(*ranges))]
+
+
+async def noised_sum(engine, values, draw):
+    """Open ``sum of everybody's values + step * G`` and nothing else."""
+    numbers, coarse = engine.field, await joint_noise(engine, draw)
+    total = await valid_total(engine, values, draw)
+    return await engine.reveal(numbers.add(total, numbers.multiply(coarse, numbers.array(draw.step))))

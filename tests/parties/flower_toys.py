@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sordino.estimators.linear import LogisticRegression
 from sordino.parties.flower import FederatedClient, FederatedRecipe, LinearModel
 from sordino.solvers.steps import hard_threshold
 
@@ -10,6 +11,7 @@ SIZES = (60, 90, 150)
 TRUE = np.zeros(D)
 TRUE[:3] = [1.0, -1.0, 1.0]
 CLIP, NORM = 0.7, 1.5  # never 1: a forgotten factor would not show
+LOGISTIC = LogisticRegression(classes=[-1, 1], data_norm=NORM, fit_intercept=False)
 NODES = [{"partition-id": i} for i in range(len(SIZES))]
 
 
@@ -29,7 +31,7 @@ def made(recipe, tmp_path, epsilon=2.0, **more):
 
     def make(context):
         i = int(context.node_config["partition-id"])
-        model = LinearModel(*records(SIZES[i], i), data_norm=NORM)
+        model = LinearModel(*records(SIZES[i], i), LOGISTIC)
         return FederatedClient(model, recipe, tmp_path / f"client-{i}", epsilon, 1e-5, **more)
 
     return make

@@ -17,9 +17,9 @@ from cryptography.x509.oid import NameOID
 from sordino.cli import main
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.mpc import party  # noqa: F401 - imported once, before the members are forked
-from sordino.parties.mpc.approval import Approvals
-from sordino.parties.mpc.consortium import plan_from
-from sordino.parties.mpc.links import fingerprint_of
+from sordino.parties.mpc.charter import Approvals
+from sordino.parties.mpc.control import plan_from
+from sordino.parties.mpc.keys import fingerprint_of
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import compare, read_transcript
 
@@ -99,13 +99,14 @@ class Consortium:
     connect: float = 20.0
     control: bool = False
     patience: float = 0.0
+    names: tuple = NAMES
 
     def __post_init__(self):
         self.key, self.certificate = authority()
-        self.ports = free_ports(6)
+        self.ports = free_ports(2 * len(self.names))
         public = np.random.default_rng(5)
         weights = public.standard_normal(self.features)
-        for name in NAMES:
+        for name in self.names:
             home = self.folder / name
             home.mkdir(parents=True)
             write_credentials(home, name, self.key, self.certificate)
@@ -113,7 +114,7 @@ class Consortium:
             np.savez(home / "data.npz", X=x, y=np.where(x @ weights > 0, 1.0, -1.0))
             with Ledger.open(home / "ledger.sqlite") as ledger:
                 ledger.create("patients", BudgetPolicy(epsilon=self.budget, delta=1e-5))
-        for i in range(3):
+        for i in range(len(self.names)):
             self.write_config(i)
         self.plan_path = self.replan()
 
@@ -121,14 +122,15 @@ class Consortium:
         return fingerprint_of(self.folder / name / "certificate.pem")
 
     def write_config(self, i, members=None, **policy):
-        home, others = self.folder / NAMES[i], [name for name in NAMES if name != NAMES[i]]
+        home = self.folder / self.names[i]
+        others = [name for name in self.names if name != self.names[i]]
         pinned = {name: self.fingerprint(name) for name in others} if members is None else members
         text = {
             "party": {
-                "name": NAMES[i],
+                "name": self.names[i],
                 "state": "state",
-                "control": f"127.0.0.1:{self.ports[3 + i]}",
-                "proposers": ["north"],
+                "control": f"127.0.0.1:{self.ports[len(self.names) + i]}",
+                "proposers": [self.names[0]],
             },
             "members": pinned,
             "tls": {"certificate": "certificate.pem", "key": "key.pem", "authorities": "authority.pem"},
@@ -161,11 +163,11 @@ class Consortium:
                     "name": member,
                     "host": "127.0.0.1",
                     "port": self.ports[i],
-                    "control": f"127.0.0.1:{self.ports[3 + i]}",
+                    "control": f"127.0.0.1:{self.ports[len(self.names) + i]}",
                     "records": self.records,
                     "certificate": f"{member}/certificate.pem",
                 }
-                for i, member in enumerate(NAMES)
+                for i, member in enumerate(self.names)
             ],
             **changes,
         }
@@ -176,18 +178,18 @@ class Consortium:
 
     def fork(self, i, plan=None, sabotage=None, approve=True):
         """Start one member as a fork of this process, which has imported everything already."""
-        config = self.folder / NAMES[i] / "party.toml"
+        config = self.folder / self.names[i] / "party.toml"
         arguments = ["party", "run", "--config", str(config), "--plan", str(plan or self.plan_path)]
         if approve:
-            Approvals(self.folder / NAMES[i] / "state").add(JointPlan.load(plan or self.plan_path))
-        log = self.folder / NAMES[i] / "log.txt"
+            Approvals(self.folder / self.names[i] / "state").add(JointPlan.load(plan or self.plan_path))
+        log = self.folder / self.names[i] / "log.txt"
         process = _FORK.Process(target=_child, args=(arguments, log, sabotage), daemon=True)
         process.start()
         return process
 
-    def run(self, plans=(None, None, None), sabotage=(None, None, None), limit=60, approve=True):
+    def run(self, plans=(None,) * 9, sabotage=(None,) * 9, limit=60, approve=True):
         """Run all members to the end; return their exit codes and what they said."""
-        processes = [self.fork(i, plans[i], sabotage[i], approve) for i in range(3)]
+        processes = [self.fork(i, plans[i], sabotage[i], approve) for i in range(len(self.names))]
         for process in processes:
             process.join(limit)
         late = [p.is_alive() for p in processes]
@@ -196,7 +198,7 @@ class Consortium:
                 process.kill()
                 process.join()
         assert not any(late), f"members still running after {limit} s: {late}"
-        said = [(self.folder / name / "log.txt").read_text() for name in NAMES]
+        said = [(self.folder / name / "log.txt").read_text() for name in self.names]
         return [p.exitcode for p in processes], said
 
     def story(self, i, plan=None):
@@ -223,8 +225,8 @@ class Consortium:
         return opened
 
     def state(self, i, plan=None):
-        return self.folder / NAMES[i] / "state" / JointPlan.load(plan or self.plan_path).digest
+        return self.folder / self.names[i] / "state" / JointPlan.load(plan or self.plan_path).digest
 
     def history(self, i):
-        with Ledger.open(self.folder / NAMES[i] / "ledger.sqlite") as ledger:
+        with Ledger.open(self.folder / self.names[i] / "ledger.sqlite") as ledger:
             return ledger.history("patients")

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.literature.alone import Gradients, Outputs, SingleMinimisers, SplitMinimisers
-from sordino.literature.local import per_iteration_epsilon
+from sordino.literature.local import Gradients, Outputs, SingleMinimisers, SplitMinimisers
 from sordino.parties.mpc.tasks import WeightedMinimiser
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
@@ -71,7 +70,6 @@ def test_pure_noise_is_pure_and_iterations_add_up():
         Promise.made(Ask(0.5, 1e-12), steps.plan(problem)).plan.releases["gradient"].mechanism.multiplier
     )
     assert multiplier == pytest.approx(20.0, rel=0.02)  # a tenth of epsilon for each of ten iterations
-    assert per_iteration_epsilon(0.5, 10) == 5.0
     x, y = _rows()
     found = run(Task(steps, problem, "test"), LocalExecutor(x, y), Ask(0.5, 1e-3)).result
     assert np.isfinite(found).all()

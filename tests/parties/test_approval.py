@@ -11,8 +11,8 @@ from tests.parties.helpers import Consortium
 
 from sordino.cli import main
 from sordino.errors import InvalidInputError
-from sordino.parties.mpc import daemon as party_daemon
-from sordino.parties.mpc.approval import Approvals, Rules
+from sordino.parties.mpc import control as party_daemon
+from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import TranscriptError
@@ -48,7 +48,7 @@ def test_a_decision_has_a_name_a_time_and_an_end(plan, tmp_path, monkeypatch):
     approvals = Approvals(tmp_path / "state")
     _by(monkeypatch, "anna")
     assert approvals.add(plan) == "anna"
-    (line,) = approvals.lines()
+    (line,) = approvals.story.lines
     assert (line["kind"], line["plan"], line["person"]) == ("approve", plan.digest, "anna")
     assert line["at"] < line["expires"]
     approvals.require(plan)
@@ -57,9 +57,9 @@ def test_a_decision_has_a_name_a_time_and_an_end(plan, tmp_path, monkeypatch):
         approvals.require(plan)
     approvals.add(plan)
     approvals.require(plan)
-    head = approvals.head
+    head = approvals.story.head
     approvals.add(plan)
-    assert approvals.head != head
+    assert approvals.story.head != head
 
 
 def test_an_approval_expires(plan, tmp_path):
@@ -92,7 +92,7 @@ def test_only_those_who_are_named_may_decide(plan, tmp_path, monkeypatch):
     for decide in (lambda: approvals.add(plan), lambda: approvals.withdraw(plan.digest)):
         with pytest.raises(InvalidInputError, match="anna"):
             decide()
-    assert approvals.lines() == ()
+    assert approvals.story.lines == ()
 
 
 def test_a_rule_approves_and_is_written_down_but_not_above_the_threshold_of_two(tmp_path):
@@ -106,7 +106,7 @@ def test_a_rule_approves_and_is_written_down_but_not_above_the_threshold_of_two(
     rule = {"max_epsilon": 1.0, "estimators": ["PCA"]}
     approvals = Approvals(tmp_path / "state", Rules(rule=rule))
     approvals.require(plan)
-    assert [line["person"] for line in approvals.lines()] == ["by rule"]
+    assert [line["person"] for line in approvals.story.lines] == ["by rule"]
     approvals.withdraw(plan.digest)
     with pytest.raises(PlanRefusedError):
         approvals.require(plan)
@@ -124,7 +124,8 @@ def test_a_changed_decision_is_noticed(plan, tmp_path, monkeypatch):
     for person in ("anna", "ben"):
         _by(monkeypatch, person)
         approvals.add(plan)
-    approvals.path.write_bytes(approvals.path.read_bytes().replace(b"anna", b"carl"))
+    path = tmp_path / "state" / "decisions.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"anna", b"carl"))
     with pytest.raises(TranscriptError, match="changed"):
         approvals.require(plan)
 
@@ -133,7 +134,7 @@ def test_the_head_of_the_decisions_is_part_of_the_reservation(tmp_path):
     three = Consortium(tmp_path)
     codes, said = three.run()
     assert codes == [0, 0, 0], said
-    head = Approvals(tmp_path / "north" / "state").head
+    head = Approvals(tmp_path / "north" / "state").story.head
     assert three.history(0)[0].description.endswith(f"decisions {head[:16]}")
     config = str(tmp_path / "north" / "party.toml")
     listed = CliRunner().invoke(main, ["party", "decisions", "--config", config])

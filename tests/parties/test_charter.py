@@ -11,10 +11,9 @@ from tests.parties.helpers import NAMES, Consortium
 
 from sordino.cli import main
 from sordino.errors import InvalidInputError
-from sordino.parties.mpc.charter import Charter, in_words, proposal
+from sordino.parties.mpc.charter import Charter, charter_in_words, proposal
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.keys import make_key
-from sordino.parties.mpc.links import fingerprint_of
+from sordino.parties.mpc.keys import fingerprint_of, make_key
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.words import Code, PlanRefusedError
 
@@ -93,7 +92,7 @@ def test_a_plan_under_a_charter_runs_without_an_authority_while_a_certificate_is
     second = _signed(folder, _propose(folder, first, both))
     second.require_follows(first)
     assert second.text["version"] == 2
-    assert any("exchange certificates" in line for line in in_words(second, first))
+    assert any("exchange certificates" in line for line in charter_in_words(second, first))
     plan = _install(three, second)  # it pins the old certificate
     for file in ("key", "certificate"):
         shutil.copy(folder / "south" / f"{file}-2.pem", folder / "south" / f"{file}.pem")
@@ -129,21 +128,21 @@ def _plan(three, charter, **changes):
         ({"threshold": 2}, {}, "a threshold of 2"),
         ({"consortium": "others"}, {}, "in force is"),
         ({"members": [_row(n, epsilon=0.5) for n in NAMES]}, {}, "epsilon of all plans <= 0.5"),
-        ({"members": [_row(n, roles=["proposer"]) for n in NAMES]}, {}, "no role 'data'"),
+        ({"members": [_row(n, roles=["proposer"]) for n in NAMES]}, {}, "no members of the charter"),
     ],
 )
 def test_a_plan_beyond_the_charter_is_refused(three, rules, plan, words):
     charter = _signed(three.folder, _propose(three.folder, **rules))
     with pytest.raises(PlanRefusedError, match=words):
-        charter.check(_plan(three, charter, **plan), "north", (0.0, 0.0))
+        charter.check(_plan(three, charter, **plan), "north", {"epsilon": 0.0, "delta": 0.0})
 
 
 def test_what_plans_have_cost_counts_against_the_budget_of_a_member(three):
     charter = _signed(three.folder, _propose(three.folder))
     plan = _plan(three, charter)
-    charter.check(plan, "north", (1.5, 0.0))
+    charter.check(plan, "north", {"epsilon": 1.5, "delta": 0.0})
     with pytest.raises(PlanRefusedError, match="epsilon of all plans"):
-        charter.check(plan, "north", (1.6, 0.0))
+        charter.check(plan, "north", {"epsilon": 1.6, "delta": 0.0})
 
 
 def test_a_charter_holds_only_as_it_was_signed_by_all_and_until_it_expires(three):
@@ -196,7 +195,7 @@ def test_members_join_and_leave_by_a_new_version(three):
     make_key(folder / "east", "east")
     rows = [_row(name) for name in ("south", "west", "east")]
     second = _propose(folder, first, rows)
-    words = in_words(second, first)
+    words = charter_in_words(second, first)
     assert "New: leave: ['north']" in words
     assert "New: join: ['east']" in words
     with pytest.raises(PlanRefusedError, match="east"):

@@ -7,10 +7,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tests.parties.arithmetic import Clear, Exhaustive, all_choices
+from tests.parties.arithmetic import Clear, Exhaustive, all_choices, noised_sum
 
 from sordino.errors import PartyError
-from sordino.execute.parties.engine import Draw, coarse_noise, joint_signs, noised_sum, one_hot
+from sordino.execute.parties.engine import Draw, coarse_noise, joint_signs, one_hot
 from sordino.execute.parties.field import Field
 from sordino.execute.parties.law import SOUNDNESS, CoarseLaw, Wires, field_elements
 

@@ -17,10 +17,10 @@ from sordino.errors import InvalidInputError, PartyError
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.engine import Lattice
 from sordino.kernel import NoiseSource
-from sordino.parties.mpc import daemon as party_daemon
-from sordino.parties.mpc.approval import Approvals
+from sordino.parties.mpc import control as party_daemon
+from sordino.parties.mpc.charter import Approvals
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.consortium import Answer, ask
+from sordino.parties.mpc.control import Answer, ask
 from sordino.parties.mpc.links import Credentials, Limits, Member
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import ShamirEngine, check_threshold

@@ -52,7 +52,10 @@ def test_a_long_sum_of_the_largest_residue_does_not_overflow():
 def test_shares_give_the_secrets_back_and_products_are_of_twice_the_degree(bits, parties, threshold):
     field, noise = Field.of(bits), NoiseSource.seeded_not_private(bits + parties)
     left, right = field.draw(20, noise), field.draw(20, noise)
-    shares = [dict(enumerate(field.split(x, threshold, parties, noise), start=1)) for x in (left, right)]
+    shares = [
+        dict(enumerate(field.split(x, threshold, range(1, parties + 1), noise), start=1))
+        for x in (left, right)
+    ]
     for start in range(1, parties - threshold + 1):
         some = {i: shares[0][i] for i in range(start, start + threshold + 1)}
         assert field.combine(some).tolist() == left.tolist()
@@ -66,13 +69,13 @@ def test_shares_give_the_secrets_back_and_products_are_of_twice_the_degree(bits,
 def test_the_shares_of_a_coalition_are_uniform_and_independent_whatever_the_secret_is(bits):
     field, noise = Field.of(bits), NoiseSource.seeded_not_private(bits)
     for secret in (0, field.modulus - 1):
-        shares = field.split(field.array(np.full(20_000, secret, dtype=object)), 2, 5, noise)
+        shares = field.split(field.array(np.full(20_000, secret, dtype=object)), 2, range(1, 6), noise)
         seen = [(s.astype(float) / field.modulus) for s in shares]
         for part in seen:
             assert stats.kstest(part, "uniform").pvalue > 1e-6
         cells = np.histogram2d(seen[1], seen[4], bins=8)[0]
         assert stats.chisquare(cells.ravel()).pvalue > 1e-6
-        one = field.split(field.array(np.full(20_000, secret, dtype=object)), 1, 3, noise)
+        one = field.split(field.array(np.full(20_000, secret, dtype=object)), 1, range(1, 4), noise)
         together = np.histogram2d(*(s.astype(float) / field.modulus for s in one[:2]), bins=8)[0]
         assert stats.chisquare(together.ravel()).pvalue < 1e-6  # two shares of one polynomial tell the secret
 

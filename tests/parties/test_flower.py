@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
-from tests.parties.flower_toys import CLIP, NODES, NORM, SIZES, D, K, made, plain, recipe_of, records
+from tests.parties.flower_toys import CLIP, LOGISTIC, NODES, SIZES, D, K, made, plain, recipe_of, records
 
 from sordino.accounting import canonical, certify
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
@@ -81,7 +81,7 @@ def test_the_guarantee_is_that_of_the_weakest_client(tmp_path):
 
     def make(context):
         i = int(context.node_config["partition-id"])
-        model = LinearModel(*records(SIZES[i], i), data_norm=NORM)
+        model = LinearModel(*records(SIZES[i], i), LOGISTIC)
         return FederatedClient(model, recipe, tmp_path / f"client-{i}", budgets[i], 10.0 ** -(5 + i))
 
     privacy = run(recipe, tmp_path, make=make).privacy
@@ -125,7 +125,7 @@ def ledger(tmp_path):
 
 
 def client_with(ledger, tmp_path, recipe, epsilon=2.0, folder="one"):
-    model = LinearModel(*records(SIZES[0], 0), data_norm=NORM)
+    model = LinearModel(*records(SIZES[0], 0), LOGISTIC)
     return FederatedClient(model, recipe, tmp_path / folder, epsilon, 1e-6, ledger, "ward")
 
 

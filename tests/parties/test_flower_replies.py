@@ -8,7 +8,8 @@ import pytest
 from flwr.app import Array, ArrayRecord
 
 from sordino.errors import PlanError
-from sordino.parties.flower.client import fits, one_each, stated_privacy, stated_size, updates_of, weights_of
+from sordino.parties.flower.client import fits
+from sordino.parties.flower.server import one_each, stated_number, weights_of
 
 SHAPE = (3,)
 
@@ -68,27 +69,20 @@ def test_one_answer_of_each_client_that_was_asked_in_this_round():
     assert list(one_each(replies, [5, 1, 2, 3, 4], "1")) == [5, 1]
     assert list(one_each(replies, [1, 1], "1")) == [1]
     assert list(one_each([_reply(1), _reply(1, failed=True)], [1], "1")) == []
-    found = updates_of([_reply(1, np.ones(3)), _reply(2, np.ones(4)), _reply(3)], [1, 2, 3], "1", SHAPE)
-    assert [w.tolist() for w in found] == [[1.0, 1.0, 1.0]]
 
 
 def test_a_stated_guarantee_is_one():
-    assert stated_privacy({"epsilon": 0, "delta": 0}, 1) == (0.0, 0.0)
-    assert stated_privacy({"epsilon": math.inf, "delta": 1}, 1) == (math.inf, 1.0)
-    for wrong in (
-        {"epsilon": -1e-9, "delta": 0.1},
-        {"epsilon": 1.0, "delta": 1.1},
-        {"epsilon": 1.0, "delta": -0.1},
-        {},
-    ):
+    assert stated_number({"epsilon": 0}, "epsilon", math.inf, 1) == 0.0
+    assert stated_number({"epsilon": math.inf}, "epsilon", math.inf, 1) == math.inf
+    assert stated_number({"delta": 1}, "delta", 1.0, 1) == 1.0
+    wrongs = [({"epsilon": -1e-9}, "epsilon", math.inf), ({"delta": 1.1}, "delta", 1.0)]
+    for wrong in (*wrongs, ({"delta": -0.1}, "delta", 1.0), ({}, "delta", 1.0), (None, "epsilon", math.inf)):
         with pytest.raises(PlanError, match="Node 7 states a guarantee"):
-            stated_privacy(wrong, 7)
-    with pytest.raises(PlanError, match="Node 7"):
-        stated_privacy(None, 7)
+            stated_number(*wrong, 7)
 
 
 def test_a_stated_number_of_records_is_one():
-    assert stated_size({"num-examples": 1}, 1) == 1.0
+    assert stated_number({"num-examples": 1}, "num-examples", 2.0**53, 1) == 1.0
     for wrong in (0.99, math.inf, math.nan, "many", 10**400):
         with pytest.raises(PlanError, match="Node 7 states no number"):
-            stated_size({"num-examples": wrong}, 7)
+            stated_number({"num-examples": wrong}, "num-examples", 2.0**53, 7)

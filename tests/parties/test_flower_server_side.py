@@ -28,8 +28,8 @@ from sordino.parties.flower import (
     simulate,
 )
 from sordino.parties.flower import simulation as flower_simulation
-from sordino.parties.flower.client import record_of, stated_size
-from sordino.parties.flower.client_level import UpdateSum
+from sordino.parties.flower.client import record_of
+from sordino.parties.flower.server import UpdateSum, stated_number
 from sordino.solvers.steps import hard_threshold
 from sordino.testing import seeded_noise_not_private
 
@@ -225,7 +225,7 @@ def test_the_weakest_guarantee_a_client_ever_stated_counts():
 @pytest.mark.parametrize("size", [0, -5, float("nan"), float("inf"), "many"])
 def test_a_stated_number_of_records_that_is_none_is_refused(size):
     with pytest.raises(PlanError, match="number of records"):
-        stated_size({"num-examples": size}, 2)
+        stated_number({"num-examples": size}, "num-examples", 2.0**53, 2)
 
 
 def test_a_client_that_fails_contributes_zero_and_the_divisor_stays(tmp_path):

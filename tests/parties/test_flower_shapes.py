@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sordino.kernel import Relation
-from sordino.parties.flower.client_level import UpdateSum
+from sordino.parties.flower.server import UpdateSum
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A run outlives lost connections and killed processes, and nothing is opened twice."""
 
+import contextlib
+import sys
 import time
 
 import numpy as np
@@ -9,6 +11,7 @@ from tests.parties.helpers import NAMES, Consortium
 
 import sordino
 from sordino.errors import LedgerError
+from sordino.parties.mpc import control
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.lasting import Kept
 from sordino.parties.mpc.party import PartyRun
@@ -115,11 +118,9 @@ def test_a_copy_of_the_files_of_a_run_comes_too_late(three):
 
     def take_over():
         config = PartyConfig.load(three.folder / "south" / "party.toml")
-        transcript = Transcript(path)
-        try:
-            return PartyRun(config, plan)._resumed(transcript, read_transcript(path))
-        finally:
-            transcript.close()
+        run = PartyRun(config, plan)
+        with contextlib.closing(Transcript(path)) as run._transcript:
+            return run._resumed()
 
     assert [take_over().turn, take_over().turn] == [1, 2]
     path.write_bytes(before)
@@ -154,3 +155,21 @@ def test_a_transcript_goes_on_after_a_line_that_was_cut_off(tmp_path):
     again.write("finished")
     again.close()
     assert [line["kind"] for line in read_transcript(path).lines] == ["plan", "release", "finished"]
+
+
+def test_a_daemon_starts_a_stopped_run_again_once(three, monkeypatch):
+    """A process needs seconds until it holds the lock of its run; the daemon looks more often than that."""
+    monkeypatch.setattr(control, "_COMMAND", [sys.executable, "-c", "import time; time.sleep(20)"])
+    plan = JointPlan.load(three.plan_path)
+    with contextlib.closing(Transcript(three.state(1) / "transcript.jsonl")) as transcript:
+        transcript.write("plan", digest=plan.digest)
+        transcript.write("reserved", sequence=1)
+    plan.save(three.state(1) / "plan.json")
+    path = three.folder / "south" / "party.toml"
+    daemon = control.Daemon(PartyConfig.load(path), path, lambda line: None)
+    for times in (1, 2):
+        daemon.go_on()
+        daemon.go_on()
+        assert daemon.counts["started"] == times
+        daemon.running[plan.digest].kill()
+        daemon.running[plan.digest].wait()

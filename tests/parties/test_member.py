@@ -13,7 +13,7 @@ from sordino.cli import main
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.parties.mpc import plan as mpc_plan
 from sordino.parties.mpc import tasks as mpc_tasks
-from sordino.parties.mpc.approval import Approvals
+from sordino.parties.mpc.charter import Approvals
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import PartyRun
 from sordino.parties.mpc.plan import JointPlan, in_words
@@ -44,7 +44,7 @@ def test_a_plan_of_strangers_touches_neither_network_nor_ledger_nor_data(tmp_pat
     three = Consortium(tmp_path)
     three.write_config(0, members={"south": three.fingerprint("south")})
     monkeypatch.setattr("sordino.parties.mpc.party.ShamirEngine", None)
-    monkeypatch.setattr("sordino.parties.mpc.party.load_records", None)
+    monkeypatch.setattr("sordino.parties.mpc.party.load_local", None)
     with pytest.raises(PlanRefusedError, match="'west' with the certificate"):
         _take_part(three, 0, three.plan_path, approve)
     assert not three.history(0)
@@ -52,7 +52,7 @@ def test_a_plan_of_strangers_touches_neither_network_nor_ledger_nor_data(tmp_pat
 
 def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, monkeypatch):
     three = Consortium(tmp_path)
-    monkeypatch.setattr("sordino.parties.mpc.party.load_records", None)
+    monkeypatch.setattr("sordino.parties.mpc.party.load_local", None)
     Approvals(tmp_path / "north" / "state").add(JointPlan.load(three.plan_path))
     text = copy.deepcopy(dict(JointPlan.load(three.plan_path).text))
     text["task"]["options"]["step_size"] = 1.0
@@ -66,7 +66,7 @@ def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, mon
 def test_an_approval_is_of_the_whole_digest(tmp_path):
     plan, approvals = _plan(), Approvals(tmp_path)
     for digest in (plan.digest[:63], plan.digest[:60] + "ffff"):
-        approvals._note("approve", digest, "anna", expires="2999-01-01T00:00:00+00:00")
+        approvals._note("approve", digest, "anna")
     with pytest.raises(PlanRefusedError, match="not approved here"):
         approvals.require(plan)
     approvals.add(plan)
@@ -87,7 +87,7 @@ def test_approving_shows_the_plan_in_words_and_asks(tmp_path):
     plan = JointPlan.load(three.plan_path)
     result = CliRunner().invoke(main, words, input="n\n")
     assert result.exit_code != 0
-    assert not Approvals(tmp_path / "north" / "state").lines()
+    assert not Approvals(tmp_path / "north" / "state").story.lines
     for line in in_words(plan):
         assert line in result.output
     for fact in (

@@ -80,7 +80,7 @@ def test_a_member_whose_policy_is_stricter_refuses_and_everybody_hears_why(tmp_p
     three.write_config(1, max_epsilon=0.5)
     codes, said = three.run()
     assert codes == [1, 1, 1]
-    assert "south refuses the plan: Expected epsilon <= 0.5 (max_epsilon)" in said[1]
+    assert "south refuses the plan: Expected at most max_epsilon = 0.5" in said[1]
     for text in (said[0], said[2]):  # a code, not the figures of south
         assert "south refuses the plan: the policy there is stricter than the plan" in text
         assert "0.5" not in text

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sordino.kernel.pull import _exponentials
+from sordino.kernel.query import _exponentials
 from sordino.problems.losses import LOSSES, Huber
 
 every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)

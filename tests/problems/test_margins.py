@@ -9,7 +9,7 @@ from sordino.execute import LocalExecutor
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES
 from sordino.problems.margins import MarginFit, OwnPart
-from sordino.solvers.length import recalibrated
+from sordino.solvers.length import Answer, recalibrated
 
 N, D = 3000, 4
 ROWS = np.random.default_rng(0).normal(size=(N, D))
@@ -87,6 +87,35 @@ def _loss(name, slope, offset):
 @pytest.mark.parametrize("name", ["logistic", "multinomial", "squared"])
 def test_three_questions_without_noise_find_the_slope_with_the_clip_of_the_default(name, slope):
     expected = np.array([1.0]) if name == "multinomial" else np.array([1.0, 0.0])
-    still = np.zeros(expected.size)
-    found, *_ = recalibrated(asked(name, 0.4, slope), expected, still, still + 0.5)
-    assert found[0] == pytest.approx(slope, abs=0.08 * slope)
+    sure, at = 1e9 * np.eye(expected.size), asked(name, 0.4, slope)
+
+    def ask(point, center, number):
+        return Answer(point, *at(point), sure)
+
+    found = recalibrated(ask, expected, 2.0 * np.eye(expected.size), 3, name != "squared")
+    assert found.point[0] == pytest.approx(slope, abs=0.08 * slope)
+    assert found.noise < 1e-6
+
+
+def test_five_questions_find_log_odds_that_are_eight_times_as_long():
+    at = asked("logistic", 0.4, 8.0)
+
+    def ask(point, center, number):
+        return Answer(point, *at(point), 1e9 * np.eye(2))
+
+    found = recalibrated(ask, np.array([1.0, 0.0]), 2.0 * np.eye(2), 5, True)
+    assert found.point[0] == pytest.approx(8.0, rel=0.15)
+
+
+def test_a_narrow_question_is_believed_as_far_as_wide_ones_do_not_deny_it():
+    bent = np.eye(1)
+
+    def told(wide):
+        def ask(point, center, number):
+            root, sure = (1.1, 100.0) if number < 2 else (wide, 5.0)
+            return Answer(point, bent @ (point - root), bent, sure * np.eye(1), float(number >= 2))
+
+        return recalibrated(ask, np.array([1.0]), np.eye(1), 5, True).point[0]
+
+    assert told(1.15) == pytest.approx(1.1, abs=0.02)
+    assert told(4.0) == pytest.approx(4.0, abs=0.15)

@@ -139,7 +139,9 @@ def pca_rows() -> Iterator[Subject]:
         for center in (True, False):
             settings = {**BUDGET, "data_norm": 2.0, "random_state": 0, "center": center, **reads}
             said, level = f"PCA/{solver}/center={center}", LEAD if center else LONG
-            yield Subject(said, "numbers", _pca(solver, settings), IN_MEMORY, ELSEWHERE, level=level)
+            persons = () if solver in ("spca", "vrpca", "oja") else ("persons",)  # no mini-batches of persons
+            places = (*IN_MEMORY, *persons)
+            yield Subject(said, "numbers", _pca(solver, settings), places, ELSEWHERE, level=level)
 
     secure = {**BUDGET, "data_norm": 2.0, "random_state": 0, "secure_noise": True}
     yield Subject("PCA/auto/secure", "numbers", _pca("auto", secure), IN_MEMORY, ELSEWHERE)
@@ -155,7 +157,9 @@ def pca_rows() -> Iterator[Subject]:
 
 def _pca(solver: str, settings: Mapping[str, Any]) -> Callable[[Data, str], Any]:
     own = folded(sordino.PCA, settings)
-    return lambda data, relation: sordino.PCA(2, solver=solver, relation=relation, **own).fit(data.X)
+    return lambda data, relation: sordino.PCA(2, solver=solver, relation=relation, **own).fit(
+        data.X, groups=data.groups
+    )
 
 
 HEAVY: Mapping[str, Mapping[str, Any]] = {
@@ -182,18 +186,25 @@ def heavy_rows() -> Iterator[Subject]:
             ("HeavyTailedRegressor", "numbers", {"loss": "huber"}),
             ("HeavyTailedClassifier", "signs", {"classes": LEVELS["signs"]}),
         ):
-            said, fit = "/".join([name, form, *map(str, own.values())]), _model(name, {**settings, **own})
+            whole = form not in ("secure", "blocks", "split", "joint")  # what persons have
+            said = "/".join([name, form, *map(str, own.values())])
+            fit = _model(name, {**settings, **own}, whole)
             level = LEAD if not own and form in ("default", "sparse") else PLAIN if not own else LONG
             level = PLAIN if name == "HeavyTailedClassifier" and form == "default" else level
-            yield Subject(said, kind, fit, IN_MEMORY, ELSEWHERE, level=level)
+            places = (*IN_MEMORY, *(["persons"] if whole else []))
+            yield Subject(said, kind, fit, places, ELSEWHERE, level=level)
     for name in ("TruncatedMean", "MedianOfMeans"):
         yield Subject(name, "numbers", _model(name, BUDGET), ("memory",))
     for name in ("PrivateStandardScaler", "PrivateColumnWeights"):
         yield Subject(name, "numbers", _model(name, {**BUDGET, "data_norm": 2.0}), IN_MEMORY, ELSEWHERE)
 
 
-def _model(name: str, settings: Mapping[str, Any]) -> Callable[[Data, str], Any]:
-    return lambda data, relation: getattr(sordino, name)(relation=relation, **settings).fit(data.X, data.y)
+def _model(name: str, settings: Mapping[str, Any], persons: bool = False) -> Callable[[Data, str], Any]:
+    def fit(data: Data, relation: str) -> Any:
+        owned = {"groups": data.groups} if persons else {}
+        return getattr(sordino, name)(relation=relation, **settings).fit(data.X, data.y, **owned)
+
+    return fit
 
 
 # -------------------------------------------------------------------------------------- statistics

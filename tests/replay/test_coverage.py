@@ -40,10 +40,9 @@ REACHED = {
     "DaskExecutor": ("SparseLinearRegression/ight/squared", "dask"),
     "ValueExecutor": ("learn_schema", "memory"),
     "SharedRows": ("group_by/count", "persons"),
+    "SharedExecutor": ("PCA/gauss/center=True", "persons"),
     "StreamExecutor": ("PCA/chunks", "memory"),
     "TorchExecutor": ("Trainer/ghost", "memory"),
-    "PersonExecutor": ("Trainer/ghost", "persons"),
-    "ViewExecutor": ("Trainer/views", "memory"),
     "SimulatedParties": ("joint run/auto/secure-aggregation", "memory"),
 }
 # Executors without a row here, and why.
@@ -111,9 +110,12 @@ def test_every_executor_has_a_row_or_a_reason():
     assert executors() == set(REACHED) | set(APART)
 
 
-@pytest.mark.parametrize("executor", sorted(set(REACHED) - {"DaskExecutor"}))
-def test_a_row_reaches_the_executor_it_is_for(executor, tmp_path):
-    name, place = REACHED[executor]
+WAYS = [(executor, *way) for executor, way in REACHED.items() if executor != "DaskExecutor"]
+WAYS += [("TorchExecutor", "Trainer/ghost", "persons"), ("TorchExecutor", "Trainer/views", "memory")]
+
+
+@pytest.mark.parametrize(("executor", "name", "place"), WAYS)
+def test_a_row_reaches_the_executor_it_is_for(executor, name, place, tmp_path):
     subject = next(row for row in ROWS if row.name == name)
     case = Case(subject, subject.relations[-1], place, False)
     asked = case.recorded(tmp_path).questions

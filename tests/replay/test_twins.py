@@ -10,12 +10,11 @@ from tests.replay.cases import Case, told
 from tests.replay.subjects import BUDGET, LINEAR, Subject, interval_rows, joint_rows, linear_rows
 
 import sordino
-from sordino.estimators import intervals
 from sordino.execute.parties import executor as parties
 from sordino.execute.persons import Owners
 from sordino.problems.queries import GlmGradient
 from sordino.problems.robust import PartSum
-from sordino.solvers import SOLVERS, Entry
+from sordino.solvers import SOLVERS, Entry, one_step
 from sordino.solvers.dense import Gd
 
 
@@ -236,7 +235,7 @@ class ForgetsSquares(PartSum):
 def test_intervals_whose_squares_are_free_are_found(monkeypatch, tmp_path, place):
     row = next(row for row in interval_rows() if row.name == "intervals/numbers")
     assert kinds(row, "add-remove", place, tmp_path) == set()
-    monkeypatch.setattr(intervals, "PartSum", ForgetsSquares)
+    monkeypatch.setattr(one_step, "PartSum", ForgetsSquares)
     assert kinds(row, "add-remove", place, tmp_path) == {"sensitivity"}
 
 

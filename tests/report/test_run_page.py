@@ -15,7 +15,7 @@ import sordino
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.report import report_html, write_report
-from sordino.report.run_page import _ASKED, compare_attacks
+from sordino.report.run_page import WORDS, compare_attacks
 from sordino.runs import Price
 from sordino.runs import price as meaning
 from sordino.runs.price import at_most, prices_in_words
@@ -160,7 +160,7 @@ def test_every_release_that_a_solver_asks_for_has_words():
     source = "".join(path.read_text("utf-8") for path in Path(sordino.__file__).parent.rglob("*.py"))
     asked = set(re.findall(r"\brelease\(\s*\"(\w+)\"", source))
     assert {"gradient", "moments", "length"} <= asked
-    assert not sorted(asked - set(_ASKED))
+    assert not sorted(asked - set(WORDS["asked"]))
 
 
 def test_the_run_stands_beside_one_four_and_eight():

@@ -12,9 +12,7 @@ from sordino.execute.parties import Mode
 from sordino.kernel import Relation
 from sordino.literature.local import gradient_noise, published_gradient_noise
 from sordino.literature.reproduce import heavy as tao
-from sordino.literature.reproduce import linear as nonconvex
-from sordino.literature.reproduce import parties, table_named
-from sordino.literature.reproduce import parties as aggregation
+from sordino.literature.reproduce import linear, parties, table_named
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Promise
@@ -57,7 +55,7 @@ def test_the_tables_of_the_parties_have_the_printed_numbers_where_they_are_print
 
 
 def test_a_release_between_parties_is_compared_with_both_printed_protocols():
-    table = aggregation.seconds(True)
+    table = table_named("aggregation-time", True)
     rows = table.rows
     assert [row.published for row in rows] == [22.28, 26.45, 20.31, 56.46, 65.21, 50.67]
     assert len({runs.key for runs in table.runs().values()}) == 3  # three lengths of a vector
@@ -66,7 +64,7 @@ def test_a_release_between_parties_is_compared_with_both_printed_protocols():
 
 @pytest.mark.long
 def test_a_release_is_timed_between_three_processes():
-    spent, sent = aggregation.release_cost(Mode.INSIDE, 7, 2)
+    spent, sent = parties.release_cost(Mode.INSIDE, 7, 2)
     assert spent.shape == (3, 2)
     assert (spent > 0).all()
     assert (sent > 7 * 8).all()
@@ -98,7 +96,7 @@ def test_pixels_are_scaled_to_one_once(monkeypatch):
     pixels = np.full((3, 28, 28), 1.0, dtype=np.float32)  # as `load` returns them
     labels = np.arange(3)
     data = SimpleNamespace(data=pixels, target=labels, test_data=pixels, test_target=labels)
-    monkeypatch.setattr(nonconvex, "load", lambda name: data)
-    task = nonconvex._digits.__wrapped__()
+    monkeypatch.setattr(linear, "load", lambda name: data)
+    task = linear.digits.__wrapped__()
     assert task.x.max() == task.test_x.max() == 1.0
     assert task.x.shape == (3, 784)

@@ -19,9 +19,7 @@ from tests.reproduce.test_verdicts import row, table
 from sordino.cli import main
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.literature.reproduce import TABLES, linear, runner, table_named
-from sordino.literature.reproduce import linear as nonconvex
 from sordino.literature.reproduce.linear import Method, Task, rows_of
-from sordino.literature.reproduce.sparse import SPARSE_TABLES
 from sordino.literature.reproduce.tables import MODES, Cell, Runs, Store, Table, cell_of, markdown
 
 
@@ -144,10 +142,10 @@ def test_a_store_knows_the_day_and_the_cpu_time_of_its_runs(tmp_path: Path):
 
 @pytest.mark.long
 def test_processes_share_the_runs_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    few = SPARSE_TABLES["wang-gu-figure-1"](True).runs()  # two keys of a real table
+    few = TABLES["wang-gu-figure-1"](True).runs()  # two keys of a real table
     keys = [key for key in few if "1,000" in key and "default" in key and "linear" in key][:2]
     monkeypatch.setattr(runner, "_missing", lambda store, run, n: [0] if run.key in keys else [])
-    runner.measure("wang-gu-figure-1", tmp_path, quick=True, jobs=2)
+    runner.measure(["wang-gu-figure-1"], tmp_path, quick=True, jobs=2)
     known = json.loads((tmp_path / "wang-gu-figure-1.json").read_text())["runs"]
     assert sorted(known) == sorted(keys)
 
@@ -187,8 +185,9 @@ def test_tables_share_one_pool_and_a_run_that_fails_stops_nothing_else(tmp_path,
     monkeypatch.setitem(runner.TABLES, "toy", toy_table)
     monkeypatch.setitem(runner.TABLES, "failing", failing_table)
     said: list[tuple[str, int]] = []
-    failed = runner.measure_all(
-        ["failing", "toy"], tmp_path, quick=True, jobs=2, progress=lambda n, k, d, of: said.append((n, of))
+    options = {"quick": True, "jobs": 2, "keep_going": True}
+    failed = runner.measure(
+        ["failing", "toy"], tmp_path, **options, progress=lambda n, k, d, of: said.append((n, of))
     )
     assert failed == ["failing"]
     assert "This run fails" in capsys.readouterr().err
@@ -202,7 +201,7 @@ def test_one_table_in_a_pool_stops_at_a_run_that_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "ProcessPoolExecutor", Here)
     monkeypatch.setitem(runner.TABLES, "failing", failing_table)
     with pytest.raises(InvalidInputError, match="This run fails"):
-        runner.measure("failing", tmp_path, quick=True, jobs=2)
+        runner.measure(["failing"], tmp_path, quick=True, jobs=2)
 
 
 def test_every_table_can_be_made_in_another_process():
@@ -235,14 +234,12 @@ def test_the_command_lists_tables_and_asks_for_one(tmp_path: Path):
 def test_a_table_without_its_data_is_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SORDINO_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setenv("SORDINO_OFFLINE", "1")
-    from sordino.literature.reproduce import sparse as sparse_data
-
-    sparse_data.rcv1.cache_clear()
-    monkeypatch.setattr(sparse_data, "load", _absent)
+    linear.rcv1.cache_clear()
+    monkeypatch.setattr(linear, "load", _absent)
     told = CliRunner().invoke(main, ["reproduce", "liang-4", "--quick", "--jobs", "1", "--to", str(tmp_path)])
     assert told.exit_code == 1
     assert "Left out" in told.output
-    sparse_data.rcv1.cache_clear()
+    linear.rcv1.cache_clear()
 
 
 def _absent(*names, **options):
@@ -304,7 +301,7 @@ def test_a_page_shows_the_printed_number_without_privacy_and_no_rounding_errors(
 def test_the_norm_of_the_gradient_is_that_of_the_whole_objective():
     public = np.random.default_rng(0)
     x, y = public.normal(size=(50, 3)), public.integers(0, 2, 50)
-    task = Task("toy", x, y, x, y, nonconvex.gradient_norm, {"alpha": 0.1})
+    task = Task("toy", x, y, x, y, linear.gradient_norm, {"alpha": 0.1})
     w, b = np.array([0.5, -1.0, 2.0]), 0.25
 
     def value(at):
@@ -314,4 +311,4 @@ def test_the_norm_of_the_gradient_is_that_of_the_whole_objective():
     at, steps = np.append(w, b), 1e-6 * np.eye(4)
     slope = [(value(at + step) - value(at - step)) / 2e-6 for step in steps]
     model = SimpleNamespace(classes_=np.array([0, 1]), coef_=w[None], intercept_=np.array([b]))
-    assert nonconvex.gradient_norm(model, task) == pytest.approx(np.linalg.norm(slope), rel=1e-6)
+    assert linear.gradient_norm(model, task) == pytest.approx(np.linalg.norm(slope), rel=1e-6)

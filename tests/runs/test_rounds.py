@@ -115,6 +115,26 @@ def test_another_run_needs_a_ledger(tmp_path, ledger):
     assert statuses(ledger) == ["reserved", "reserved"]
 
 
+def test_a_crash_while_another_run_begins_never_hands_out_the_rounds_of_the_first_again(
+    tmp_path, ledger, monkeypatch
+):
+    book = book_of(tmp_path / "book", ledger)
+    played(book, "one")
+    played(book, "one")
+
+    def crash(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Journal, "clear", crash)
+        with pytest.raises(KeyboardInterrupt), book.turn("two"):
+            pass
+    assert played(book, "two")[0] == 2  # its first rounds are lost, and nothing of the first run is had again
+    assert len(statuses(ledger)) == 2
+    assert played(book, "one")[0] == 0  # a run of its own,
+    assert len(statuses(ledger)) == 3  # which is paid for
+
+
 def test_a_line_that_was_cut_off_by_a_crash_is_no_round_and_is_cut_away(tmp_path):
     book = book_of(tmp_path)
     played(book)
@@ -137,7 +157,7 @@ def test_the_line_of_a_round_is_on_disk_before_the_round_is_handed_out(tmp_path,
         assert (tmp_path / "rounds").read_text() == "1\n"
         assert written[-1].endswith("/rounds")
     names = [os.path.basename(name) for name in written]
-    assert {"rounds.new", "run.json.new", "rounds", tmp_path.name} <= set(names)
+    assert {"run.json.new", "rounds", tmp_path.name} <= set(names)
 
 
 def test_files_and_folder_are_the_owners_alone(tmp_path):
@@ -151,7 +171,7 @@ def test_files_and_folder_are_the_owners_alone(tmp_path):
 def test_two_processes_cannot_play_at_once(tmp_path):
     book = book_of(tmp_path)
     played(book)
-    with open(tmp_path / "lock", "a+b") as other:
+    with open(tmp_path / "rounds", "a+b") as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(PlanError, match="Another process"), book.turn("one"):
             pass

@@ -15,10 +15,9 @@ from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustSum, Sample, Truncation
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, RobustMean, Scaling
-from sordino.solvers.heavy.learners import Step
+from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling, Step
 from sordino.solvers.heavy.location import consistent, location_release
-from sordino.solvers.heavy.mean import Tail, known_bias, moment_threshold
+from sordino.solvers.heavy.mean import RobustMean, Tail, known_bias, moment_threshold
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 DELTA = 1e-5

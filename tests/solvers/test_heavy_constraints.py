@@ -8,8 +8,7 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.solvers.heavy import ProjectedGradient, Scaling
-from sordino.solvers.heavy.learners import Box, L1Ball, L2Ball, Simplex
+from sordino.solvers.heavy.learners import Box, L1Ball, L2Ball, ProjectedGradient, Scaling, Simplex
 
 SETS = [L2Ball(0.7), L1Ball(1.3), Simplex(0.9), Box(-0.2, 0.5)]
 

@@ -62,7 +62,7 @@ def test_the_last_question_stays_narrow_where_coefficients_drown():
     assert opened_length(wide, 0.4, 1_000_000) == 0.4
     assert length_share(wide, 1_000_000) == pytest.approx(0.02, rel=0.01)
     assert opened_length(wide, 0.4, 5) > 2.0
-    assert length_share(wide, 5) == 0.04
+    assert length_share(wide, 5) == 0.06
 
 
 def test_numbers_keep_their_clips():

@@ -222,7 +222,7 @@ def test_the_solver_for_streams_fits_a_stream():
 
 
 def test_a_lazy_release_of_a_query_that_needs_rows_is_refused():
-    with pytest.raises(UnsupportedError, match="GradientScales needs RowBlocks"):
+    with pytest.raises(UnsupportedError, match="GradientScales needs PartedRows"):
         Release(GradientScales(LOSSES["squared"]), Gaussian(), lazy=True)
 
 

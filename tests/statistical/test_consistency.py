@@ -36,13 +36,17 @@ def test_a_design_follows_from_its_seed_and_no_record_exceeds_what_is_declared()
     assert not set(seeds(200, True, "")) & set(seeds(200, False, consistency.MONTH))
 
 
+@pytest.fixture(scope="module")
+def judged():
+    """A design with its honest verdict."""
+    designs = map(draw_design, seeds(40, True, ""))
+    design = next(d for d in designs if d.classes == 0 and d.y.size > 5000 and d.y.mean() > 0)
+    return design, judge(design)
+
+
 @pytest.mark.parametrize("twin", ["an offset", "noise"])
-def test_a_default_that_stays_biased_or_noisy_is_caught(twin, monkeypatch):
-    design = next(
-        d
-        for d in map(draw_design, seeds(40, True, ""))
-        if d.classes == 0 and d.y.size > 5000 and d.y.mean() > 0
-    )
+def test_a_default_that_stays_biased_or_noisy_is_caught(twin, judged, monkeypatch):
+    design, verdict = judged
     honest = consistency.fit
 
     def broken(design, seed, **options):
@@ -52,7 +56,7 @@ def test_a_default_that_stays_biased_or_noisy_is_caught(twin, monkeypatch):
         shift = design.y.std() * (0.5 if twin == "an offset" else (-1.0) ** seed)
         return found - shift
 
-    assert judge(design).holds
+    assert verdict.holds
     monkeypatch.setattr(consistency, "fit", broken)
     verdict = judge(design)
     assert verdict.regrets

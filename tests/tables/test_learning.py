@@ -14,7 +14,18 @@ from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
 from sordino.execute.local import ValueExecutor
 from sordino.kernel import Relation, public_generator
 from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
-from sordino.tables import Blank, Category, Date, Ignored, Number, Person, Target, learn_schema
+from sordino.tables import (
+    Blank,
+    Category,
+    Date,
+    Ignored,
+    Number,
+    Person,
+    Target,
+    Weight,
+    learn_schema,
+    value_shares,
+)
 from sordino.tables.learning import Wanted
 from sordino.tables.values import framed
 
@@ -216,3 +227,26 @@ def test_one_record_moves_the_counts_of_texts_by_one_even_where_it_equals_the_ot
         for values in ([True, *[1] * 50], [7, *[1] * 50])
     ]
     assert counts == [{"True": 1, "1": 50}, {"7": 1, "1": 50}]
+
+
+def test_learning_leaves_most_of_the_ledgers_delta_to_fits(tmp_path):
+    with Ledger.open(tmp_path / "b.db") as book:
+        book.create("people", BudgetPolicy(4.0, 2e-6))
+        booked = {"ledger": book, "dataset_id": "people"}
+        assert learn_schema(BLANK, people(), 2.0, **booked).privacy.delta <= 2e-7
+
+
+def test_runs_after_a_learned_schema_leave_delta_to_each_other(tmp_path):
+    with Ledger.open(tmp_path / "b.db") as book:
+        book.create("people", BudgetPolicy(6.0, 1e-5))
+        booked = {"ledger": book, "dataset_id": "people"}
+        schema = learn_schema(BLANK, people(), 2.0, **booked).schema
+        deltas = [LogisticRegression(0.5, schema=schema, **booked).fit(people()).privacy_.delta for _ in "ab"]
+    assert deltas == pytest.approx([9e-6 / 4, 6.75e-6 / 4], rel=1e-4)
+
+
+def test_a_weight_is_outside_of_its_bounds_where_it_is_larger():
+    schema = Schema([Number("a", 0, 10), Weight("w", 2.0), Target("y", low=0, high=1)])
+    table = {"a": np.full(4000, 5.0), "w": np.repeat([1.0, 3.0], 2000), "y": np.full(4000, 0.5)}
+    found = value_shares(schema, table, 4.0, 1e-6)
+    assert dict(zip(found.columns, found.outside.round(1), strict=True)) == {"a": 0.0, "w": 0.5, "y": 0.0}

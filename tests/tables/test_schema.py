@@ -14,7 +14,6 @@ from sordino.errors import InvalidInputError, SchemaError
 from sordino.kernel import Relation
 from sordino.runs import Price
 from sordino.tables import Category, Date, Flag, Ignored, Number, Ordinal, Person, Schema, Target, Text
-from sordino.tables.values import check_names
 
 PRICE = Price(0.2, 1e-6, Relation.ADD_REMOVE, "record", "a receipt")
 
@@ -193,7 +192,7 @@ def test_a_million_columns_are_refused_in_a_short_message():
     names = tuple(f"c{i}" for i in range(1_000_000))
     start = time.perf_counter()
     with pytest.raises(SchemaError, match="and 999995 more, which the schema does not declare") as caught:
-        check_names(names, (), frozenset())
+        Schema([Ignored("another")]).check_names(names)
     assert len(str(caught.value)) < 400
     assert time.perf_counter() - start < 20
 
@@ -245,7 +244,7 @@ def test_ids_that_may_be_one_person_under_two_spellings_are_refused(who):
 
 def test_a_schema_is_written_as_a_whole_or_not_at_all(tmp_path):
     (tmp_path / "s.toml").mkdir()
-    with pytest.raises(InvalidInputError, match=r"Cannot write the schema 's\.toml'"):
+    with pytest.raises(InvalidInputError, match=r"Cannot write 's\.toml'"):
         SCHEMA.write(tmp_path / "s.toml")
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
 

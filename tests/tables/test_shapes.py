@@ -135,3 +135,11 @@ def test_plots_have_a_picture_for_each_effect(model):
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert len(titles) == 5
     assert titles[0].startswith("age (")
+
+
+def test_the_middle_of_a_logarithmic_line_is_that_of_logarithms():
+    block = Number("paid", 0, 8000, log=True).block(1, frozenset())
+    points, positions = block.grid()
+    assert (points[0], points[-1]) == (0, 8000)
+    assert points[1] == pytest.approx(np.expm1(np.log1p(8000) / 2))
+    assert block.read(pd.Series(points)) == pytest.approx(positions)

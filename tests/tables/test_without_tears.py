@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from sordino import LinearRegression, LogisticRegression, Schema, TableEncoder, private_score
+from sordino import (
+    BudgetPolicy,
+    Ledger,
+    LinearRegression,
+    LogisticRegression,
+    Schema,
+    TableEncoder,
+    private_score,
+)
 from sordino.cli.main import main
 from sordino.errors import SchemaError
 from sordino.kernel import public_generator
@@ -145,7 +153,7 @@ def test_shares_of_values_that_do_not_fit_are_near_the_truth_and_paid_for():
 def test_a_person_moves_the_shares_as_far_as_one_record():
     people = table(400).assign(id=np.arange(400) % 7, age=500.0)
     schema = Schema([*SCHEMA.columns, Person("id")])
-    report = value_shares(schema, people, 1.0, 1e-6).privacy
+    report = value_shares(schema, people, 100.0, 1e-6).privacy
     assert report.unit == "person"
     assert "number of persons: 7" in report.public
     assert report.releases[0].sensitivity.startswith(f"{RowMoments(3**0.5, 0.01).contribution(None):.4g}")
@@ -164,3 +172,12 @@ def test_schema_check_pays_for_a_look(tmp_path):
     assert free.exit_code == 0
     assert "clipped" not in free.output
     assert CliRunner().invoke(main, ["schema", "check", place[0], "--epsilon", "1"]).exit_code == 2
+
+
+def test_shares_that_noise_would_hide_are_not_paid_for(tmp_path):
+    with Ledger.open(tmp_path / "b.db") as book:
+        book.create("few", BudgetPolicy(4.0, 1e-5))
+        table = {"a": np.arange(50.0)}
+        with pytest.raises(SchemaError, match=r"50 records are too few .* Nothing was spent\. Pay "):
+            value_shares(Schema([Number("a", 0, 40)]), table, 0.1, ledger=book, dataset_id="few")
+        assert book.spent("few").reservations == 0

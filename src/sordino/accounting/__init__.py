@@ -7,7 +7,6 @@ from sordino.accounting.calibration import (
     certify_by,
     rdp_curve,
     solve_scale,
-    split_relatives,
 )
 from sordino.accounting.codec import canonical, decode, encode
 from sordino.accounting.conversions import (
@@ -17,7 +16,6 @@ from sordino.accounting.conversions import (
     gaussian_epsilon,
     gaussian_mu,
     gaussian_multiplier,
-    resolve_delta,
     zcdp_epsilon,
     zcdp_rho,
 )
@@ -40,9 +38,7 @@ __all__ = [
     "gaussian_multiplier",
     "rdp_curve",
     "rdp_epsilon",
-    "resolve_delta",
     "solve_scale",
-    "split_relatives",
     "zcdp_epsilon",
     "zcdp_rho",
 ]

@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import metadata
@@ -24,11 +24,10 @@ from sordino.accounting.conversions import gaussian_mu as mu_of_budget
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, without_rare
 from sordino.accounting.pld import pld_epsilon, supports
 from sordino.accounting.renyi import rdp_curve, rdp_epsilon, total_curve
-from sordino.errors import CalibrationError, InvalidInputError
+from sordino.errors import CalibrationError
+from sordino.kernel.arrays import cache_folder
 from sordino.kernel.events import PureDpEvent, RareDpEvent, Relation
-from sordino.kernel.machine_code import cache_folder
-from sordino.kernel.plan import Plan, Release
-from sordino.kernel.sampling import Disjoint, FixedSize, Poisson
+from sordino.kernel.plan import Plan
 
 # ------------------------------------------------------- Calibrations remembered in the process and on disk
 # Losing the cache costs a second, never correctness, and what it says is never believed: ``solve_scale``
@@ -36,7 +35,6 @@ from sordino.kernel.sampling import Disjoint, FixedSize, Poisson
 
 FORMAT = 4
 """Raised whenever an accountant changes, so that old results are not found any more."""
-
 
 MOST = 256
 """How many solutions a process remembers."""
@@ -48,11 +46,6 @@ def cache_key(*parts: object) -> str:
     """Return the hash of a problem together with what solves it."""
     text = json.dumps([FORMAT, _accounting_version(), *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def recall(key: str) -> float | None:
-    """Return the scale this process found before; fits that repeat need no file."""
-    return _MEMORY.get(key)
 
 
 def keep(key: str, scale: float) -> None:
@@ -156,69 +149,56 @@ def solve_scale(event_at: EventAt, epsilon: float, delta: float, relation: Relat
     # Two scales fix how each event depends on the scale, so that no other plan has the same key.
     shape = [encode(event_at(scale)) for scale in (1.0, 2.0)]
     key = cache_key(shape, epsilon, delta, relation.value)
-    for remembered in (recall, load):
+    for remembered in (_MEMORY.get, load):
         found = remembered(key)
         # A file may say anything: what is remembered is certified now, for this event.
-        if found is not None and _reaches(event_at(found), epsilon, delta, relation):
+        if found and 0.99 * epsilon < certify(event_at(found), delta, relation).epsilon <= epsilon:
             break
     else:
-        found = _Search(event_at, epsilon, delta, relation).run()
+        if epsilon < SMALLEST_EPSILON:
+            raise CalibrationError(
+                f"Expected epsilon >= {SMALLEST_EPSILON:g}, got {epsilon:g}: accountants compute in floats "
+                "and resolve no less. Choose a larger epsilon."
+            )
+        found = Search(
+            lambda scale: certify(event_at(scale), delta, relation).epsilon,
+            epsilon,
+            f"epsilon={epsilon:g} at delta={delta:g}",
+        ).run(lambda: _guess(event_at, epsilon, delta, relation))
         store(key, found)
     keep(key, found)
     return found
 
 
-def _reaches(event: dp.DpEvent, epsilon: float, delta: float, relation: Relation) -> bool:
-    """Return whether an event is certified within (0.99 epsilon, epsilon]."""
-    return 0.99 * epsilon < certify(event, delta, relation).epsilon <= epsilon
+class Search:
+    """Finds the root of ``ln cost(scale) = ln target`` by secants in the logarithm of the scale.
 
-
-def split_relatives(plan: Plan, shares: Mapping[str, float]) -> Plan:
-    r"""Return the plan with relative noise sizes that split the budget in the given shares.
-
-    A release costs about ``times * rate^2 * rho / multiplier^2`` zCDP, with rho its cost at multiplier 1; so
-    ``relative = sqrt(times * rate^2 * rho / share)``. The split is a rule of thumb for utility, the
-    guarantee of the calibrated plan is exact all the same.
-
-    Parameters
-    ----------
-    plan : the plan to split.
-    shares : a positive share for each release by name; only their ratios matter.
-    """
-    if set(shares) != set(plan.releases) or not all(0 < s < math.inf for s in shares.values()):
-        raise InvalidInputError(
-            f"Expected one share > 0 for each of the releases {sorted(plan.releases)}, got {dict(shares)}."
-        )
-    releases = {
-        name: _with_relative(r, math.sqrt(_rough_cost(r, plan.population) / shares[name]))
-        for name, r in plan.releases.items()
-    }
-    return replace(plan, releases=releases)
-
-
-class _Search:
-    """Finds the root of ``ln epsilon(scale) = ln target`` by secants in the logarithm of the scale.
-
-    ``above`` and ``below`` are the (log scale, epsilon) seen on each side of the root, by scale;
-    ``too_little`` and ``enough`` are the log scales nearest to it.
+    Whatever falls as noise grows is found so: the epsilon of a plan, or the risk of an attack on it.
+    ``above`` and ``below`` are the (log scale, cost) seen on each side of the root, by scale; ``too_little``
+    and ``enough`` are the log scales nearest to it. ``what`` names the target in an error.
     """
 
-    def __init__(self, event_at: EventAt, epsilon: float, delta: float, relation: Relation) -> None:
-        self.event_at, self.delta, self.relation = event_at, delta, relation
-        self.target = epsilon
-        self.aim = math.log(epsilon * (1 + TIGHT) / 2)
+    def __init__(
+        self, cost: Callable[[float], float], target: float, what: str, tight: float = TIGHT
+    ) -> None:
+        self.cost, self.target, self.what, self.tight = cost, target, what, tight
+        self.aim = math.log(target * (1 + tight) / 2)
         self.too_little, self.enough = -math.inf, math.inf
         self.points: list[tuple[float, float]] = []
         self.above: list[tuple[float, float]] = []
         self.below: list[tuple[float, float]] = []
         self.brackets: list[tuple[float, float]] = []
 
-    def run(self) -> float:
-        self._refuse_out_of_reach()
-        x = math.log(min(max(self._guess(), MIN_SCALE), MAX_SCALE))
+    def run(self, guess: Callable[[], float]) -> float:
+        """Return a scale whose cost is at most the target, and hardly less; ``guess`` is where to begin."""
+        if self.target < USUAL[0] and (least := self.cost(MAX_SCALE)) > self.target:
+            raise self._unreachable(f"The most noise, scale {MAX_SCALE:g}, costs {least:.3g}")
+        if self.target > USUAL[1] and (most := self.cost(MIN_SCALE)) < 0.99 * self.target:
+            raise self._unreachable(f"The least noise, scale {MIN_SCALE:g}, costs {most:.3g}")
+        x = math.log(min(max(guess(), MIN_SCALE), MAX_SCALE))
         for _ in range(60):
-            epsilon = self._cost(math.exp(x))
-            if TIGHT * self.target < epsilon <= self.target:
+            epsilon = self.cost(math.exp(x))
+            if self.tight * self.target < epsilon <= self.target:
                 return math.exp(x)
             if not math.log(MIN_SCALE) < x < math.log(MAX_SCALE):
                 break
@@ -226,27 +206,13 @@ class _Search:
             if self._jumps():
                 return self._beside_the_jump()
             x = self._next(x, epsilon)
-        raise self._failure()
-
-    def _cost(self, scale: float) -> float:
-        return certify(self.event_at(scale), self.delta, self.relation).epsilon
-
-    def _refuse_out_of_reach(self) -> None:
-        """Refuse at once what the most or the least noise of the range does not reach."""
-        if self.target < SMALLEST_EPSILON:
-            raise CalibrationError(
-                f"Expected epsilon >= {SMALLEST_EPSILON:g}, got {self.target:g}: accountants compute in "
-                "floats and resolve no less. Choose a larger epsilon."
-            )
-        if self.target < USUAL[0] and (least := self._cost(MAX_SCALE)) > self.target:
-            raise self._unreachable(f"The most noise, scale {MAX_SCALE:g}, costs {least:.3g}")
-        if self.target > USUAL[1] and (most := self._cost(MIN_SCALE)) < 0.99 * self.target:
-            raise self._unreachable(f"The least noise, scale {MIN_SCALE:g}, costs {most:.3g}")
+        reached = [math.exp(y) for _, y in self.points] or [math.inf]
+        raise self._unreachable(f"The search reached costs between {min(reached):.3g} and {max(reached):.3g}")
 
     def _unreachable(self, why: str) -> CalibrationError:
         return CalibrationError(
-            f"No noise scale in ({MIN_SCALE:g}, {MAX_SCALE:g}) certifies epsilon={self.target:g} at "
-            f"delta={self.delta:g}. {why}. Choose another epsilon or another delta."
+            f"No noise scale in ({MIN_SCALE:g}, {MAX_SCALE:g}) certifies {self.what}. {why}. Choose another "
+            "epsilon or another delta."
         )
 
     def _narrow(self, x: float, epsilon: float) -> None:
@@ -302,29 +268,22 @@ class _Search:
         (x0, y0), (x1, y1) = self.points[-2:]
         return min((y1 - y0) / (x1 - x0), -0.05) if x1 != x0 else -1.0
 
-    def _guess(self) -> float:
-        """Return the scale whose Gaussian limit has the target: exact for Gaussians, else a start only."""
-        leaves = flatten(self.event_at(1.0))
-        if all(isinstance(leaf.event, dp.GaussianDpEvent) for leaf in leaves):
-            mu = sum(gaussian_mu(leaf, self.relation) for leaf in leaves)
-            return mu * gaussian_multiplier(self.target * (1 + TIGHT) / 2, self.delta)
-        mu = mu_of_budget(self.target, self.delta)
-        low, high = math.log(1e-4), math.log(1e8)
-        if not self._limit(low) > mu > self._limit(high):
-            return 1.0
-        return math.exp(optimize.brentq(lambda x: math.log(self._limit(x) / mu), low, high, xtol=1e-4))
 
-    def _limit(self, x: float) -> float:
-        leaves = flatten(self.event_at(math.exp(x)))
-        return math.sqrt(_total_variance(leaves, self.relation))
+def _guess(event_at: EventAt, epsilon: float, delta: float, relation: Relation) -> float:
+    """Return the scale whose Gaussian limit has the target: exact for Gaussians, else a start only."""
+    leaves = flatten(event_at(1.0))
+    if all(isinstance(leaf.event, dp.GaussianDpEvent) for leaf in leaves):
+        mu = sum(gaussian_mu(leaf, relation) for leaf in leaves)
+        return mu * gaussian_multiplier(epsilon * (1 + TIGHT) / 2, delta)
+    mu = mu_of_budget(epsilon, delta)
+    low, high = math.log(1e-4), math.log(1e8)
 
-    def _failure(self) -> CalibrationError:
-        reached = [math.exp(y) for _, y in self.points] or [math.inf]
-        return CalibrationError(
-            f"No noise scale in ({MIN_SCALE:g}, {MAX_SCALE:g}) certifies epsilon={self.target:g} at "
-            f"delta={self.delta:g}: the search reached epsilon between {min(reached):.3g} and "
-            f"{max(reached):.3g}. Choose an epsilon in that range, or another delta."
-        )
+    def limit(x: float) -> float:
+        return math.sqrt(_total_variance(flatten(event_at(math.exp(x))), relation))
+
+    if not limit(low) > mu > limit(high):
+        return 1.0
+    return math.exp(optimize.brentq(lambda x: math.log(limit(x) / mu), low, high, xtol=1e-4))
 
 
 def _fall(points: list[tuple[float, float]]) -> float:
@@ -359,22 +318,6 @@ def _limit_variance(event: dp.DpEvent, relation: Relation) -> float:
     if isinstance(event, dp.LaplaceDpEvent):
         return float(event.noise_multiplier**-2)
     return gaussian_mu(Leaf(event, 1), relation) ** 2
-
-
-def _with_relative(release: Release, relative: float) -> Release:
-    return replace(release, mechanism=replace(release.mechanism, relative=relative))  # type: ignore[type-var]
-
-
-def _rough_cost(release: Release, population: int) -> float:
-    """Return times * rate^2 * rho at multiplier 1; disjoint parts are paid for once."""
-    sampling, rho = release.sampling, release.mechanism.rho()
-    if isinstance(sampling, Disjoint):
-        return rho
-    if isinstance(sampling, Poisson):
-        return release.times * sampling.rate**2 * rho
-    if isinstance(sampling, FixedSize):
-        return release.times * (sampling.size / population) ** 2 * rho
-    return release.times * rho
 
 
 # --------------------- What a tree of events costs: one function, the tightest proven accountant for the tree
@@ -442,13 +385,11 @@ def certify(event: dp.DpEvent, delta: float, relation: Relation, *, grid: float 
 
 @lru_cache(maxsize=256)  # a plan is certified when it is calibrated, reserved and reported
 def _certify(leaves: tuple[Leaf, ...], delta: float, relation: Relation, grid: float | None) -> Certificate:
-    if is_non_private(leaves):
-        return Certificate(math.inf, delta, relation, NONE)
     if all(isinstance(leaf.event, dp.GaussianDpEvent) for leaf in leaves):
         # At most one leaf: flatten has composed the Gaussians. None means that nothing is released.
         mu = sum(gaussian_mu(leaf, relation) for leaf in leaves)
         return Certificate(gaussian_epsilon(mu, delta), delta, relation, EXACT)
-    if all(supports(leaf, relation) for leaf in leaves):
+    if not is_non_private(leaves) and all(supports(leaf, relation) for leaf in leaves):
         found = pld_epsilon(leaves, delta, relation, grid)
         if math.isfinite(found.epsilon):
             return Certificate(found.epsilon, delta, relation, PLD, found.interval)
@@ -460,13 +401,13 @@ def certify_by(
 ) -> Certificate:
     """Return the guarantee of one named accountant, for comparisons; :func:`certify` chooses."""
     leaves, delta, relation = flatten(event), check_delta(delta), Relation.parse(relation)
-    if is_non_private(leaves):
-        return Certificate(math.inf, delta, relation, NONE)
-    if accountant == RDP:
+    if is_non_private(leaves) or accountant == RDP:
         return _renyi(leaves, delta, relation)
     found = pld_epsilon(leaves, delta, relation, grid)
     return Certificate(found.epsilon, delta, relation, PLD, found.interval)
 
 
 def _renyi(leaves: Sequence[Leaf], delta: float, relation: Relation) -> Certificate:
+    if is_non_private(leaves):
+        return Certificate(math.inf, delta, relation, NONE)
     return Certificate(rdp_epsilon(total_curve(leaves, relation), delta), delta, relation, RDP)

@@ -6,10 +6,11 @@ is an error. Ledgers and reports are files that somebody else may have written.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -75,7 +76,7 @@ def encode(event: dp.DpEvent) -> dict[str, Any]:
 
 def decode(data: object) -> dp.DpEvent:
     """Return the event tree of :func:`encode`, or raise ``InvalidInputError``."""
-    return _Decoder().event(data, 0)
+    return _decode(data, 0, itertools.count(1))
 
 
 def canonical(event: dp.DpEvent) -> str:
@@ -110,45 +111,34 @@ def _encode_number(value: Any, kind: _Kind) -> float | str:
     return "inf" if number == math.inf else number
 
 
-class _Decoder:
-    """Counts nodes while it walks, so that a small file cannot become a huge tree."""
+def _decode(data: object, depth: int, nodes: Iterator[int]) -> dp.DpEvent:
+    """Return an event; ``nodes`` counts what was read, so that a small file cannot become a huge tree."""
+    _count_node(depth, nodes)
+    if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
+        raise InvalidInputError('Expected an event as an object with a "type".')
+    if data["type"] not in _TYPES:
+        raise InvalidInputError(f"Expected an event type of {', '.join(_TYPES)}.")
+    cls, fields = _TYPES[data["type"]]
+    if set(data) != {"type", *fields}:
+        raise InvalidInputError(f"Expected exactly the fields {['type', *fields]} in an event.")
+    values = {name: _decode_value(data[name], kind, depth, nodes) for name, kind in fields.items()}
+    return _checked(cls(**values))
 
-    def __init__(self) -> None:
-        self._nodes = 0
 
-    def event(self, data: object, depth: int) -> dp.DpEvent:
-        self._count_node(depth)
-        if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
-            raise InvalidInputError('Expected an event as an object with a "type".')
-        if data["type"] not in _TYPES:
-            raise InvalidInputError(f"Expected an event type of {', '.join(_TYPES)}.")
-        cls, fields = _TYPES[data["type"]]
-        if set(data) != {"type", *fields}:
-            raise InvalidInputError(f"Expected exactly the fields {['type', *fields]} in an event.")
-        values = {name: self._value(data[name], kind, depth) for name, kind in fields.items()}
-        return _checked(cls(**values))
+def _decode_value(value: object, kind: _Kind, depth: int, nodes: Iterator[int]) -> Any:
+    if kind is _Kind.EVENT:
+        return _decode(value, depth + 1, nodes)
+    if kind is _Kind.EVENTS:
+        return [_decode(part, depth + 1, nodes) for part in _items(value)]
+    if kind is _Kind.NUMBERS:
+        return tuple(_number(number, kind) for number in _items(value) if _count_node(depth, nodes))
+    return _whole(value) if kind is _Kind.COUNT else _number(value, kind)
 
-    def _value(self, value: object, kind: _Kind, depth: int) -> Any:
-        if kind is _Kind.EVENT:
-            return self.event(value, depth + 1)
-        if kind is _Kind.EVENTS:
-            return [self.event(part, depth + 1) for part in _items(value)]
-        if kind is _Kind.NUMBERS:
-            return tuple(self._part(number, kind, depth) for number in _items(value))
-        if kind is _Kind.COUNT:
-            return _whole(value)
-        return _number(value, kind)
 
-    def _part(self, value: object, kind: _Kind, depth: int) -> float:
-        self._count_node(depth)
-        return _number(value, kind)
-
-    def _count_node(self, depth: int) -> None:
-        self._nodes += 1
-        if self._nodes > MAX_NODES or depth > MAX_DEPTH:
-            raise InvalidInputError(
-                f"Expected an event tree of at most {MAX_NODES} nodes and depth {MAX_DEPTH}."
-            )
+def _count_node(depth: int, nodes: Iterator[int]) -> bool:
+    if next(nodes) > MAX_NODES or depth > MAX_DEPTH:
+        raise InvalidInputError(f"Expected an event tree of at most {MAX_NODES} nodes and depth {MAX_DEPTH}.")
+    return True
 
 
 def _items(value: object) -> Sequence[object]:

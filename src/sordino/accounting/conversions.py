@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import mpmath
 import numpy as np
 from dp_accounting import gaussian_mechanism
 from scipy import optimize
 
-from sordino.errors import InvalidInputError, PrivacyWarning
+from sordino.errors import InvalidInputError
 from sordino.values import is_number
 
 SMALLEST_DELTA = 1e-290
@@ -117,21 +116,6 @@ def default_delta(population: int) -> float:
     if not population >= 1:
         raise InvalidInputError(f"Expected a public number of records >= 1, got {population!r}.")
     return min(1e-5, 1 / (10 * population))
-
-
-def resolve_delta(delta: float | None, population: int) -> float:
-    """Return ``delta``, or the default for None; warn where it allows publishing whole records."""
-    if delta is None:
-        return default_delta(population)
-    delta = check_delta(delta)
-    if delta * population >= 1:
-        warnings.warn(
-            f"delta={delta:g} is not below 1/n = {1 / population:.3g}: publishing each record in clear "
-            f"with probability delta would satisfy it. Use delta <= {default_delta(population):.2g}.",
-            PrivacyWarning,
-            stacklevel=3,
-        )
-    return delta
 
 
 def check_epsilon(epsilon: float) -> float:

@@ -120,10 +120,8 @@ def _sampled(event: dp.DpEvent, rate: float, count: int) -> Iterator[Leaf]:
 
 
 def _elementary(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
-    if isinstance(event, (dp.GaussianDpEvent, dp.LaplaceDpEvent)):
+    if isinstance(event, (dp.GaussianDpEvent, dp.LaplaceDpEvent, TiltDpEvent)):
         event = _noise(event)
-    elif isinstance(event, TiltDpEvent):
-        event = _tilt(event)
     elif isinstance(event, dp.MixtureOfGaussiansDpEvent):
         event = _mixture(event)
     elif isinstance(event, PureDpEvent):
@@ -155,19 +153,13 @@ def _best_of(event: dp.RepeatAndSelectDpEvent) -> dp.DpEvent:
 
 def _noise(event: dp.DpEvent) -> dp.DpEvent:
     multiplier = _at_least_zero(event.noise_multiplier, "noise multiplier")
-    if multiplier < TINY:
-        return dp.NonPrivateDpEvent()
-    if math.isinf(multiplier):
-        return dp.NoOpDpEvent()
-    return type(event)(min(multiplier, HUGE))
-
-
-def _tilt(event: TiltDpEvent) -> dp.DpEvent:
-    multiplier = _at_least_zero(event.noise_multiplier, "noise multiplier")
-    jacobian = _at_least_zero(event.jacobian, "bound on the log determinants")
+    tilts = isinstance(event, TiltDpEvent)
+    jacobian = _at_least_zero(event.jacobian, "bound on the log determinants") if tilts else 0.0
     if multiplier < TINY or math.isinf(jacobian):
         return dp.NonPrivateDpEvent()
-    return TiltDpEvent(min(multiplier, HUGE), jacobian)
+    if tilts:
+        return TiltDpEvent(min(multiplier, HUGE), jacobian)
+    return dp.NoOpDpEvent() if math.isinf(multiplier) else type(event)(min(multiplier, HUGE))
 
 
 def _mixture(event: dp.MixtureOfGaussiansDpEvent) -> dp.DpEvent:

@@ -54,14 +54,15 @@ class GridLoss:
     probabilities: Floats
     infinite: float
 
-    @property
-    def losses(self) -> Floats:
-        return self.interval * np.arange(self.start, self.start + self.probabilities.size, dtype=float)
+    def losses(self, first: int = 0) -> Floats:
+        """Return the losses from the bin ``first`` on."""
+        end = self.start + self.probabilities.size
+        return self.interval * np.arange(min(self.start + first, end), end, dtype=float)
 
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence, ``infinite + sum_i p_i (1 - e^(epsilon - loss_i))_+``."""
         first = max(math.floor(epsilon / self.interval) + 1 - self.start, 0)
-        gap = epsilon - self.losses[first:]
+        gap = epsilon - self.losses(first)
         return self.infinite + float(np.dot(self.probabilities[first:], -np.expm1(gap)))
 
     def epsilon(self, delta: float) -> float:
@@ -82,7 +83,7 @@ class GridLoss:
     def _inside(self, cell: int, delta: float) -> float:
         """Solve ``mass - e^(epsilon - left) * tilted = delta`` in the cell that starts at ``left``."""
         left, first = cell * self.interval, max(cell + 1 - self.start, 0)
-        tail, gap = self.probabilities[first:], left - self.losses[first:]
+        tail, gap = self.probabilities[first:], left - self.losses(first)
         mass, tilted = self.infinite + float(tail.sum()), float(np.dot(tail, np.exp(gap)))
         if not (mass > delta and tilted > 0):  # rounding, or a tail below the smallest float
             return left + self.interval
@@ -150,7 +151,8 @@ def _window(parts: Sequence[tuple[GridLoss, int]]) -> tuple[int, int]:
         return low, high
     room = math.log(2 / TAIL)
     centre = math.sqrt(2 * room / variance)  # the best order of a Gaussian, in bins
-    logs = [(_log(part.probabilities), part.start, count) for part, count in parts]
+    with np.errstate(divide="ignore"):
+        logs = [(np.log(part.probabilities), part.start, count) for part, count in parts]
     for order in centre * 2.0 ** np.arange(-10, 2):  # rare large losses call for small orders
         high = min(high, math.ceil((_log_moment(logs, order) + room) / order))
         low = max(low, math.floor((_log_moment(logs, -order) + room) / -order))
@@ -174,18 +176,11 @@ def _log_moment(logs: Sequence[tuple[Floats, int, int]], order: float) -> float:
     return total
 
 
-def _log(values: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(values)
-
-
 MAX_BINS = 2**22
 """Bins of a composed loss; at 2^22 a Fourier transform takes about half a second."""
 
-
 MAX_LOSS = 5e3
 """Larger losses (an epsilon of thousands) are left to Rényi divergences."""
-
 
 FINEST = 1e-11
 """No finer grid is tried: the masses of its cells would be rounding errors."""
@@ -247,33 +242,30 @@ def leaf_pairs(leaf: Leaf, relation: Relation) -> tuple[Pair, ...]:
         return pair, reverse(pair)
     if isinstance(event, TiltDpEvent):
         return tilt_pairs(event.jacobian, gaussian_mu(Leaf(event, 1), relation), relation)
-    base = _base_pair(event, relation)
-    if base is None:
-        raise unsupported(event, relation, "PLD")
-    return (base,)
+    return (_base_pair(event, event, relation),)
 
 
 def _poisson_pairs(event: dp.PoissonSampledDpEvent, relation: Relation) -> tuple[Pair, ...]:
     rate, inner = event.sampling_probability, event.event
     if relation is Relation.REPLACE_ONE:
-        if isinstance(inner, dp.GaussianDpEvent):
-            return (replaced(rate, inner.noise_multiplier),)
-        raise unsupported(event, relation, "PLD")
+        if not isinstance(inner, dp.GaussianDpEvent):
+            raise unsupported(event, relation, "PLD")
+        return (replaced(rate, inner.noise_multiplier),)
     if isinstance(inner, PureDpEvent):
         return (response_pair(diluted(inner.epsilon, rate)),)
-    base = _base_pair(inner, relation)
-    if base is None:
-        raise unsupported(event, relation, "PLD")
+    base = _base_pair(inner, event, relation)
     return removed(base, rate), added(base, rate)
 
 
-def _base_pair(event: dp.DpEvent, relation: Relation) -> Pair | None:
-    """Return the pair of a release on all records; it is symmetric."""
+def _base_pair(event: dp.DpEvent, whole: dp.DpEvent, relation: Relation) -> Pair:
+    """Return the pair of a release on all records, a part of the leaf ``whole``; it is symmetric."""
     if isinstance(event, dp.GaussianDpEvent):
         return gaussian_pair(gaussian_mu(Leaf(event, 1), relation))
     if isinstance(event, dp.LaplaceDpEvent):
         return laplace_pair(1 / event.noise_multiplier)
-    return response_pair(event.epsilon) if isinstance(event, PureDpEvent) else None
+    if isinstance(event, PureDpEvent):
+        return response_pair(event.epsilon)
+    raise unsupported(whole, relation, "PLD")
 
 
 def _refine(pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, best: GridEpsilon) -> GridEpsilon:
@@ -289,8 +281,7 @@ def _refine(pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, best: G
 
 def grid_losses(leaves: Sequence[Leaf], relation: Relation, interval: float) -> tuple[GridLoss, ...]:
     """Return the composed losses on a grid, one for each order of neighbours that differs."""
-    pairs = [(leaf_pairs(leaf, relation), leaf.count) for leaf in leaves]
-    found = _composed(pairs, interval)
+    found = _composed([(leaf_pairs(leaf, relation), leaf.count) for leaf in leaves], interval)
     if found is None:
         raise UnsupportedError(f"A grid of {interval:g} is too fine for this many releases.")
     # The cells of a single release are rounded too, and compositions have their own margin.
@@ -311,12 +302,9 @@ def _on_grid(
 def _composed(pairs: Sequence[tuple[tuple[Pair, ...], int]], interval: float) -> list[GridLoss] | None:
     found = []
     for direction in range(max(len(both) for both, _ in pairs)):
-        total = compose([(_cell(both, direction, interval), count) for both, count in pairs], MAX_BINS)
+        ways = [(both[min(direction, len(both) - 1)], count) for both, count in pairs]
+        total = compose([(discretise(pair, interval), count) for pair, count in ways], MAX_BINS)
         if total is None:
             return None
         found.append(total)
     return found
-
-
-def _cell(both: tuple[Pair, ...], direction: int, interval: float) -> GridLoss:
-    return discretise(both[min(direction, len(both) - 1)], interval)

@@ -38,17 +38,13 @@ def repeat_and_select(orders: Floats, curve: Floats, mean: float, shape: float) 
         )
     growth = math.log(mean) / (orders - 1)
     if math.isinf(shape):
-        return _poisson(orders, curve, mean) + growth
+        # Theorem 6: curve + mean * delta, where each run is (ln(1 + 1/(order-1)), delta)-DP.
+        slack = [renyi_delta(orders, curve, math.log1p(1 / (order - 1))) for order in orders]
+        return np.asarray(curve + mean * np.array(slack) + growth)
     extra = (1 + shape) * np.min((1 - 1 / orders) * curve - math.log(_gamma(mean, shape)) / orders)
     bound = curve + growth + extra
     # Rényi divergence increases in the order: a later bound also holds earlier.
     return np.asarray(np.minimum.accumulate(bound[::-1])[::-1])
-
-
-def _poisson(orders: Floats, curve: Floats, mean: float) -> Floats:
-    """Theorem 6: ``curve + mean * delta`` where each run is (ln(1 + 1/(order-1)), delta)-DP."""
-    slack = [renyi_delta(orders, curve, math.log1p(1 / (order - 1))) for order in orders]
-    return np.asarray(curve + mean * np.array(slack))
 
 
 def renyi_delta(orders: Floats, curve: Floats, epsilon: float) -> float:
@@ -82,10 +78,8 @@ ORDERS: tuple[float, ...] = (
 )
 """dp-accounting's orders up to 63, then four per octave up to 65536 for very small epsilons."""
 
-
 ROUNDING = 2.0**-44
 """Of each term of an epsilon: more than hundreds of sums and products of floats lose."""
-
 
 LARGE = 1e6
 """A pure epsilon beyond this bounds its own curve; there is nothing to gain below it."""
@@ -200,10 +194,9 @@ def _poisson_curve(event: dp.PoissonSampledDpEvent, relation: Relation, alpha: F
             p, other = [absent, (-1.0, q)], [absent, (1.0, q)]
         whole = gaussian_mu(Leaf(inner, 1), relation)
         return _at_most_whole(whole, alpha, lambda: mixture_divergence(p, other, z, alpha))
-    if relation is Relation.ADD_REMOVE and isinstance(inner, dp.LaplaceDpEvent):
-        return response_curve(diluted(1 / inner.noise_multiplier, q), alpha)
-    if relation is Relation.ADD_REMOVE and isinstance(inner, PureDpEvent):
-        return response_curve(diluted(inner.epsilon, q), alpha)
+    if relation is Relation.ADD_REMOVE and isinstance(inner, (dp.LaplaceDpEvent, PureDpEvent)):
+        pure = inner.epsilon if isinstance(inner, PureDpEvent) else 1 / inner.noise_multiplier
+        return response_curve(diluted(pure, q), alpha)
     raise unsupported(event, relation, "Rényi")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sordino.accounting.calibration import MAX_SCALE, MIN_SCALE, solve_scale
+from sordino.accounting.calibration import Search, solve_scale
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.accounting.trade_off import TradeOff, gaussian_trade_off, trade_off
 from sordino.errors import CalibrationError, InvalidInputError
 from sordino.kernel.plan import Plan
 
-_TIGHT = 1e-4  # of the scale of the noise
+_TIGHT = 0.9999  # of what the best attack achieves beyond guessing
 _USUAL_DELTA = 1e-5
 
 
@@ -109,19 +109,12 @@ def calibrate_to_risk(plan: Plan, risk: Risk, delta: float, before: tuple[float,
         return risk.of(curve.after(*before) if any(before) else curve)
 
     start = solve_scale(lambda s: plan.at(s).event(), risk.epsilon(delta), delta, plan.relation)
-    enough, little = start, start
-    while attained(enough) > risk.bound:
-        enough, little = 1.3 * enough, enough
-        if enough > min(MAX_SCALE, 1e6 * start):
-            raise CalibrationError(
-                f"No noise keeps {risk}: what was paid before (epsilon = {before[0]:g}) or parts of the plan "
-                "without noise exceed it. Declare what was learned, or choose a larger bound."
-            )
-    while little == enough or attained(little) <= risk.bound:
-        enough, little = (little, little / 1.3) if little != enough else (enough, enough / 1.3)
-        if little < MIN_SCALE:
-            break
-    while enough / little > 1 + _TIGHT:
-        middle = math.sqrt(enough * little)
-        enough, little = (middle, little) if attained(middle) <= risk.bound else (enough, middle)
-    return plan.at(enough)
+    blind = risk.of(gaussian_trade_off(0.0))  # what guessing achieves: only what is above it falls with noise
+    search = Search(lambda scale: max(attained(scale) - blind, 0.0), risk.bound - blind, str(risk), _TIGHT)
+    try:
+        return plan.at(search.run(lambda: start))
+    except CalibrationError as error:
+        raise CalibrationError(
+            f"No noise keeps {risk}: what was paid before (epsilon = {before[0]:g}) or parts of the plan "
+            "without noise exceed it. Declare what was learned, or choose a larger bound."
+        ) from error

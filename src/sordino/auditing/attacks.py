@@ -37,9 +37,9 @@ from scipy.special import ndtri
 from sordino.accounting.trade_off import TradeOff
 from sordino.auditing.tape import Heard, Recording
 from sordino.kernel.arrays import Floats
+from sordino.kernel.events import FixedSize, Poisson
 from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.sampling import FixedSize, Poisson
 from sordino.kernel.selection import GumbelTopK
 
 FIRST, ROUND = 25, 5_000
@@ -76,7 +76,7 @@ class Pair:
     def ratios(self, noise: NoiseSource, count: int) -> tuple[Floats, Floats]:
         """Draw answers on both sides and return their log likelihood ratios, ours over theirs."""
         asked = self.ours.asked
-        centres = [_vector(one) for one in (self.ours, self.theirs, self.absent or self.theirs)]
+        centres = [one.vector for one in (self.ours, self.theirs, self.absent or self.theirs)]
         density = DENSITIES[type(asked.release.mechanism)]
         scale = declared_scale(self.ours)
         found = []
@@ -121,10 +121,6 @@ def transcripts(pairs: Sequence[Pair], noise: NoiseSource, count: int) -> tuple[
     return sum((f[0] for f in found), np.zeros(count)), sum((f[1] for f in found), np.zeros(count))
 
 
-def _vector(heard: Heard) -> Floats:
-    return np.asarray((heard.exact or [np.zeros(0)])[0])
-
-
 def declared_scale(heard: Heard) -> float:
     """Return the scale of the noise by the plan; a mechanism is not asked for its own."""
     return (heard.asked.release.mechanism.multiplier or 0.0) * heard.sensitivity
@@ -132,7 +128,7 @@ def declared_scale(heard: Heard) -> float:
 
 def _value(heard: Heard) -> Any:
     """Return an exact answer as a vector of what the mechanism gets: numbers, or integers of a lattice."""
-    return _vector(heard) if heard.asked.spacing is None else np.ravel(np.asarray(heard.value))
+    return heard.vector if heard.asked.spacing is None else np.ravel(np.asarray(heard.value))
 
 
 # ------------------------------- Log densities of answers (draws x coordinates) around an exact answer, but

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -28,7 +28,7 @@ from sordino.auditing.attacks import (
     transcripts,
 )
 from sordino.auditing.facts import numbers_of
-from sordino.auditing.neighbours import Records, made_up
+from sordino.auditing.neighbours import Records, ends_of, made_up
 from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compared, share
 from sordino.auditing.tape import Absent, Recording, play
 from sordino.errors import AuditError, UnsupportedError
@@ -37,6 +37,7 @@ from sordino.kernel.events import Relation, composed
 from sordino.kernel.noise import fresh_noise
 from sordino.runs import PrivacyReport
 from sordino.runs.promise import at_multipliers, distance
+from sordino.values import at_most
 
 NOT_PRIVATE = (
     "This audit read the records without noise: its result is NOT private. It is for whoever holds them."
@@ -134,8 +135,8 @@ class Audit:
     def __repr__(self) -> str:
         head = (
             f"Audit of {self.subject}: {'REFUTED' if self.refuted else 'not refuted'}; claimed epsilon = "
-            f"{self.epsilon:.4g}, delta = {self.delta:.3g}, {self.relation} one {self.unit}; demonstrated "
-            f"epsilon >= {self.lower:.3g} at {100 * self.confidence:g} % confidence"
+            f"{at_most(self.epsilon)}, delta = {at_most(self.delta, 3)}, {self.relation} one {self.unit}; "
+            f"demonstrated epsilon >= {self.lower:.3g} at {100 * self.confidence:g} % confidence"
         )
         lines = [f"  {a.name}: {a.words} ({a.seconds:.1f} s)" for a in self.attacks]
         return "\n".join([head, *lines, f"  {self.warning}"])
@@ -150,9 +151,10 @@ class Audit:
         )
         word = "The claim was refuted." if self.refuted else "No attack refuted the claim."
         return (
-            f"<h2>How this was attacked</h2><p><strong>{word}</strong> Claimed: epsilon {self.epsilon:.4g}; "
-            f"by the plan's own trade-off no guess wins more than {50 * (1 + self.advantage):.1f} % at even "
-            f"odds. {self.warning}</p><div class='scroll'><table><thead><tr><th>attack</th><th>found</th>"
+            f"<h2>How this was attacked</h2><p><strong>{word}</strong> Claimed: epsilon "
+            f"{at_most(self.epsilon)}; by the plan's own trade-off no guess wins more than "
+            f"{50 * (1 + self.advantage):.1f} % at even odds. {self.warning}</p>"
+            "<div class='scroll'><table><thead><tr><th>attack</th><th>found</th>"
             "<th>demonstrated epsilon</th><th>power at half the noise</th></tr></thead><tbody>"
             f"{rows}</tbody></table></div>"
         )
@@ -204,39 +206,29 @@ def audit(
     return _Auditor(fit, records, claim, seconds, confidence, rounding, data is None).run(draws, fits)
 
 
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
+@dataclass(eq=False)
 class _Auditor:
-    """One audit: its subject, its records and its clock."""
+    """One audit: its subject, its records and its clock; then the worst neighbours that were found."""
 
-    def __init__(
-        self,
-        fit: Any,
-        records: Records,
-        claim: PrivacyReport | None,
-        seconds: float,
-        confidence: float,
-        rounding: float | None,
-        made_up: bool,
-    ) -> None:
-        self.fit, self.records, self.claim, self.seconds = fit, records, claim, seconds
-        self.error, self.rounding, self.made_up = 1 - confidence, rounding, made_up
-        self.verdict = Verdict(Recording([], [], []), [], {})
-        self.worst: tuple[Recording, Recording, Recording | None] | None = None
-        self.sides: tuple[Callable[[], Any], Neighbour] | None = None
-        self.reach = -1.0
+    fit: Any
+    records: Records
+    claim: PrivacyReport | None
+    seconds: float
+    confidence: float
+    rounding: float | None
+    made_up: bool
+    verdict: Verdict = field(default_factory=lambda: Verdict(Recording([], [], []), [], {}))
+    worst: tuple[Recording, Recording, Recording | None] | None = None
+    sides: tuple[Callable[[], Any], Neighbour] | None = None
+    best: tuple[Any, ...] | None = None
+    reach: float = -1.0
 
     def run(self, draws: int, fits: int) -> Audit:
         """Make all attacks."""
-        attacks = [self._timed(self._replayed)]
-        if draws:
-            attacks.append(self._timed(self._noise))
-        if draws and self.worst is not None and self._is_composed:
-            attacks += self._timed_all(self._white_box, draws)
-        if fits and self.sides is not None:
-            attacks.append(self._timed(lambda: self._black_box(fits)))
+        attacks: list[Attack] = []
+        for attack in (self._replay, self._noise, self._white_box, self._black_box):
+            begin = time.monotonic()
+            attacks += [replace(one, seconds=time.monotonic() - begin) for one in attack(draws, fits)]
         report = self.report
         return Audit(
             getattr(self.fit, "__name__", type(self.fit).__name__),
@@ -248,7 +240,7 @@ class _Auditor:
             tuple(self.verdict.leaks),
             dict(self.verdict.nearest),
             tuple(attacks),
-            1 - self.error,
+            self.confidence,
             self.made_up,
         )
 
@@ -314,12 +306,9 @@ class _Auditor:
         except UnsupportedError:
             return math.inf
 
-    def _curve(self, scale: float) -> TradeOff:
-        return trade_off(self.event(scale), self.report.delta, self.report.relation)
-
     # ------------------------------------------------------------------------------------------- attacks
 
-    def _replayed(self) -> Attack:
+    def _replay(self, draws: int, fits: int) -> Iterator[Attack]:
         """Record and replay on hostile neighbours, climb from the worst, and count what was asked."""
         end, unit = time.monotonic() + self.seconds, 0
         if isinstance(self.fit, BaseEstimator) and "epsilon" in self.fit.get_params(deep=False):
@@ -338,12 +327,11 @@ class _Auditor:
         self.verdict.leaks.extend(Leak(kind, "as it is", what) for kind, what in self._accounts())
         kinds = ", ".join(sorted({leak.kind for leak in self.verdict.leaks}))
         if kinds:
-            return Attack("replay", f"found {kinds}: {'; '.join(map(str, self.verdict.leaks[:3]))}", True)
+            yield Attack("replay", f"found {kinds}: {'; '.join(map(str, self.verdict.leaks[:3]))}", True)
+            return
         near = max(self.verdict.nearest.values(), default=0.0)
         words = f"{len(self.verdict.recording.questions)} questions; neighbours differ in exact answers only"
-        return Attack("replay", f"{words}, by at most {near:.4g} of their sensitivities", False)
-
-    best: tuple[Any, ...] | None = None
+        yield Attack("replay", f"{words}, by at most {near:.4g} of their sensitivities", False)
 
     def _tried(self, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
         """Put a canary in, replay on its neighbour, and keep the pair whose answers are furthest apart."""
@@ -355,8 +343,9 @@ class _Auditor:
         if canary is None or (relation is Relation.ADD_REMOVE and not recorded.trials):
             neighbour = Neighbour(f"{name}, left out", run, gone)
         else:
-            other = tuple(-e if isinstance(e, np.ndarray) else e for e in canary)
-            other = (other[0], *(self._other_end(p, e) for p, e in zip(base.parts[1:], other[1:])))
+            first = -canary[0] if isinstance(canary[0], np.ndarray) else canary[0]
+            ends = [(ends_of(part), entry) for part, entry in zip(base.parts[1:], canary[1:])]
+            other = (first, *(low if entry == high else high for (low, high), entry in ends))
             changed = self.runner(self.records.changed(unit, other))
             neighbour = Neighbour(f"{name}, replaced", changed, None, 3 - relation.contributions)
         rounding = self._rounding_of(recorded)
@@ -374,13 +363,10 @@ class _Auditor:
         """Return the rounding of sums in the precision of the answers: single where one of them is."""
         if self.rounding is not None:
             return self.rounding
-        parts = [part for heard in recorded.questions for part in _list(heard.value)]
+        values = [heard.value for heard in recorded.questions]
+        parts = [part for v in values for part in (v if isinstance(v, list | tuple) else [v])]
         single = any(str(getattr(part, "dtype", "")).endswith("float32") for part in parts)
         return 4 * self.records.units * 2.0**-24 if single else ROUNDING
-
-    def _other_end(self, part: Any, entry: Any) -> Any:
-        low, high = self.records.ends(part)
-        return low if entry == high else high
 
     def _accounts(self) -> Iterator[tuple[str, str]]:
         """Yield what the report leaves out: prices of plans that were run, their relation, their status."""
@@ -396,8 +382,10 @@ class _Auditor:
         if not proven <= epsilon * _SLACK:
             yield "price", f"what was asked certifies epsilon = {proven:.4g}, the report says {epsilon:.4g}"
 
-    def _noise(self) -> Attack:
+    def _noise(self, draws: int, fits: int) -> Iterator[Attack]:
         """Look at the residuals of real fits: their scale, and whether some come twice."""
+        if not draws:
+            return
         end = time.monotonic() + self.seconds / 4
         runs: list[Recording] = []
         while len(runs) < 8 and (time.monotonic() < end or len(runs) < 2):
@@ -409,11 +397,12 @@ class _Auditor:
             words = f"{found.count} residuals of {len(runs)} fits are smaller than declared, beyond chance"
         if found.reused:
             words += f"; the noise of {found.reused[0]} comes twice"
-        return Attack("noise", words, low or bool(found.reused), runs=len(runs))
+        yield Attack("noise", words, low or bool(found.reused), runs=len(runs))
 
-    def _white_box(self, draws: int) -> Iterator[Attack]:
+    def _white_box(self, draws: int, fits: int) -> Iterator[Attack]:
         """Tell transcripts on the worst neighbours apart by their likelihood ratios, and bet as they come."""
-        assert self.worst is not None
+        if not draws or self.worst is None or not self._is_composed:
+            return
         pairs, noise, end = pairs_of(*self.worst), fresh_noise(), time.monotonic() + self.seconds
         if not pairs:
             yield Attack("white box", "no release has a likelihood that is known here", False)
@@ -440,8 +429,11 @@ class _Auditor:
         def rated(error: float) -> Rates:
             return Rates.of(ours, theirs, error) if place is None else Rates.at(ours, theirs, place, error)
 
-        rates = rated(self.error)
-        family = self._curve if self._is_composed else (lambda scale: claim)
+        rates = rated(1 - self.confidence)
+
+        def family(scale: float) -> TradeOff:
+            return trade_off(self.event(scale), report.delta, report.relation) if self._is_composed else claim
+
         epsilon = lower_bound(
             rates, family, lambda s: certify(self.event(s), report.delta, report.relation).epsilon
         )
@@ -455,23 +447,17 @@ class _Auditor:
         refuted = rated(ALARM).refutes(claim)
         return Attack(name, words, refuted, epsilon, plain, power, len(ours))
 
-    def _black_box(self, fits: int) -> Attack:
+    def _black_box(self, draws: int, fits: int) -> Iterator[Attack]:
         """Fit again and again on both neighbours, and guess from what is released which one it was."""
-        assert self.sides is not None
+        if not fits or self.sides is None:
+            return
         run, neighbour = self.sides
         ours = [numbers_of(play(run, seed=None).made) for _ in range(fits)]
         theirs = [numbers_of(play(neighbour.run, None, neighbour.absent, None).made) for _ in range(fits)]
         if len({one.shape for one in (*ours, *theirs)}) > 1 or not ours[0].size:
-            return Attack("black box", "the released numbers have no fixed shape", False, runs=fits)
-        return self._bounded("black box", *guesses(np.array(ours), np.array(theirs)), place=0.0)
-
-    def _timed(self, attack: Callable[[], Attack]) -> Attack:
-        begin = time.monotonic()
-        return replace(attack(), seconds=time.monotonic() - begin)
-
-    def _timed_all(self, attack: Callable[[int], Iterable[Attack]], draws: int) -> list[Attack]:
-        begin = time.monotonic()
-        return [replace(one, seconds=time.monotonic() - begin) for one in attack(draws)]
+            yield Attack("black box", "the released numbers have no fixed shape", False, runs=fits)
+        else:
+            yield self._bounded("black box", *guesses(np.array(ours), np.array(theirs)), place=0.0)
 
 
 def _reach(ours: Recording, theirs: Recording) -> float:

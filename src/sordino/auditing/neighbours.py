@@ -60,15 +60,10 @@ class Records:
         """Yield hostile records; those that are most at odds with each other come first."""
         first, *rest = self.parts
         other = (unit + 1) % _count(first)
-        ends = [_ends(part) for part in rest]
+        ends = [ends_of(part) for part in rest]
         for name, row in _rows(first, other) if _is_known(first) else ():
             for side, word in ((1, "high"), (0, "low"))[: 2 if rest and rest[0] is not None else 1]:
                 yield f"{name}, target {word}" if rest else name, (row, *(end[side] for end in ends))
-
-    @staticmethod
-    def ends(part: Any) -> tuple[Any, Any]:
-        """Return two values at odds with each other that are valid where the others are."""
-        return _ends(part)
 
     def turned(self, canary: tuple[Any, ...], number: int) -> tuple[Any, ...]:
         """Return a canary whose row points elsewhere: one of a list of directions that never ends."""
@@ -129,14 +124,14 @@ def _put(part: Any, mine: Any, entry: Any) -> Any:
 def _rows(part: Any, other: int) -> Iterator[tuple[str, Any]]:
     """Yield hostile rows for a part, of the kind of its own."""
     if hasattr(part, "columns"):
-        ends = {name: _ends(part[name]) for name in part.columns}
+        ends = {name: ends_of(part[name]) for name in part.columns}
         yield "largest", {name: end[1] for name, end in ends.items()}
         yield "smallest", {name: end[0] for name, end in ends.items()}
         yield "another's", {name: part[name].iloc[other] for name in part.columns}
         return
     numbers = sparse.issparse(part) or (isinstance(part, np.ndarray) and part.dtype.kind == "f")
     if not numbers or getattr(part, "ndim", 2) == 1:
-        yield from zip(("largest", "smallest"), _ends(part)[::-1], strict=True)
+        yield from zip(("largest", "smallest"), ends_of(part)[::-1], strict=True)
         return
     signs = np.where(np.arange(part.shape[1]) % 2, -1.0, 1.0)
     yield "far out", FAR * signs
@@ -148,7 +143,7 @@ def _rows(part: Any, other: int) -> Iterator[tuple[str, Any]]:
     yield "zero", 0.0 * signs
 
 
-def _ends(part: Any) -> tuple[Any, Any]:
+def ends_of(part: Any) -> tuple[Any, Any]:
     """Return two values at odds with each other that are valid where the others are."""
     if part is None:
         return None, None

@@ -32,12 +32,12 @@ from sordino.execute.parties import SimulatedParties
 from sordino.execute.parties import executor as parties
 from sordino.kernel import Curator, Norm, Plan, SparseVector, curator
 from sordino.kernel import plan as planned
+from sordino.kernel.events import Disjoint, FixedSize, InTurn, Poisson
 from sordino.kernel.noise import NoiseSource, seeded_noise_not_private
-from sordino.kernel.sampling import Cyclic, Disjoint, FixedSize, Full, Poisson
 from sordino.problems.minimiser import Tilted
 from sordino.runs.promise import Ask, enclosing
 
-_SAMPLINGS = (Full, Poisson, FixedSize, Disjoint, Cyclic)
+_SAMPLINGS = (InTurn, FixedSize, Disjoint)  # whose drawing others inherit
 _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
 _turn = threading.RLock()  # the kernel is listened to by one tape at a time
 
@@ -77,6 +77,11 @@ class Heard:
     value: Any = field(default=None, repr=False)
     answer: Facts = field(default=(), repr=False)
     noisy: Any = field(default=None, repr=False)
+
+    @property
+    def vector(self) -> Any:
+        """The exact answer, at the first place where it was read."""
+        return np.asarray((self.exact or [np.zeros(0)])[0])
 
 
 @dataclass

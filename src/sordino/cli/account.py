@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import EPSILON, JSON, all_of, bound, document, show_table, tell_schema_price
+from sordino.cli.shared import (
+    EPSILON,
+    JSON,
+    RELATION,
+    all_of,
+    bound,
+    document,
+    result,
+    show_table,
+    tell_schema_price,
+)
 
 TRAINING = all_of(
     click.option("--rows", type=click.IntRange(1), required=True, help="How many records there are."),
@@ -21,7 +31,7 @@ TRAINING = all_of(
         show_default=True,
         help="Of the noise over the steps: banded, blt or regenerated.",
     ),
-    click.option("--relation", default="add-remove", show_default=True, help="Or replace-one."),
+    RELATION,
 )
 
 
@@ -37,8 +47,7 @@ def account() -> None:
 def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
     """Say what training by noisy mini-batches (DP-SGD) costs."""
     training = _training(facts)
-    found = training.epsilon(noise)
-    _tell(training, noise, found, as_json)
+    _tell(training, noise, training.epsilon(noise), as_json)
 
 
 @account.command()
@@ -99,23 +108,12 @@ def _training(facts: dict[str, Any]) -> Any:
 
 
 def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
-    if as_json:
-        document(
-            {
-                "epsilon": found.epsilon,
-                "delta": found.delta,
-                "relation": found.relation.value,
-                "accountant": found.accountant,
-                "noise_multiplier": multiplier,
-                "correlation": training.noise,
-                "steps": training.steps,
-                "batch_size": training.batch_size,
-                "rows": training.rows,
-            }
-        )
-        return
-    click.echo(
+    facts = {"epsilon": found.epsilon, "delta": found.delta, "relation": found.relation.value}
+    facts |= {"accountant": found.accountant, "noise_multiplier": multiplier, "correlation": training.noise}
+    facts |= {"steps": training.steps, "batch_size": training.batch_size, "rows": training.rows}
+    words = (
         f"{bound(found)} ({found.relation.value}, "
         f"{found.accountant}): {training.steps} steps of {training.batch_size:g} of {training.rows} "
         f"records, {training.noise} noise, multiplier {multiplier:.4g}"
     )
+    result(as_json, facts, words)

@@ -20,8 +20,6 @@ from sordino.cli.shared import (
     OUTPUT,
     TARGET,
     TERMS,
-    UNBOOKED,
-    check_booking,
     config_option,
     data_file,
     document,
@@ -29,8 +27,11 @@ from sordino.cli.shared import (
     pair,
     plain,
     require_writable,
+    result,
     show_table,
+    take_budget,
     tell_schema_price,
+    tell_unbooked,
     text,
 )
 from sordino.errors import InvalidInputError
@@ -61,52 +62,38 @@ def predict(
     row. Keep predictions for sensitive rows as you keep the rows: only you may read the file.
     """
     import sordino
-    from sordino.cli.rows import ids_of, to_predict
-    from sordino.saving.files import replace_file, report_of
+    from sordino.cli.rows import for_model, ids_of
+    from sordino.saving.files import report_of
+    from sordino.tables.files import replace_file
 
-    if output is not None:
-        require_writable(output, force)
+    require_writable(force, output)
     fitted = sordino.load(model)
+    name, report = type(fitted).__name__, report_of(fitted)
     if not hasattr(fitted, "predict"):
-        raise InvalidInputError(f"{type(fitted).__name__} predicts nothing. Use a classifier or regressor.")
-    report = report_of(fitted)
+        raise InvalidInputError(f"{name} predicts nothing. Use a classifier or regressor.")
+    if proba and not hasattr(fitted, "predict_proba"):
+        raise InvalidInputError(f"{name} has no probabilities. Leave --proba out.")
     if report is not None and report.status != "unverified copy":  # what it predicts tells about its records
         click.echo(f"Note: the model is {report.status}.", err=True)
     file = data_file(data, how)
-    columns = ids_of(file, fitted, ids) | _columns(fitted, to_predict(file, fitted), proba)
+    X = for_model(file, fitted, judge=False).X
+    columns = ids_of(file, fitted, ids) | {"prediction": fitted.predict(X).tolist()}
+    if proba:
+        shares = fitted.predict_proba(X).T.tolist()
+        columns |= {f"probability of {c}": share for c, share in zip(fitted.classes_, shares, strict=True)}
     if as_json and output is None:
         document({"predictions": columns})
         return
-    text = _csv(columns)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    replace_file(output, text.encode(), own=True)
-    rows = len(columns["prediction"])
-    if as_json:
-        document({"rows": rows, "output": output})
-    else:
-        click.echo(f"{rows} predictions written to {output}")
-
-
-def _columns(model: Any, X: Any, proba: bool) -> dict[str, list[Any]]:
-    columns = {"prediction": model.predict(X).tolist()}
-    if proba:
-        if not hasattr(model, "predict_proba"):
-            raise InvalidInputError(f"{type(model).__name__} has no probabilities. Leave --proba out.")
-        shares = model.predict_proba(X)
-        columns |= {
-            f"probability of {label}": shares[:, i].tolist() for i, label in enumerate(model.classes_)
-        }
-    return columns
-
-
-def _csv(columns: dict[str, list[Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    content = io.StringIO()
+    writer = csv.writer(content, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    return out.getvalue()
+    if output is None:
+        sys.stdout.write(content.getvalue())
+        return
+    replace_file(output, content.getvalue().encode(), own=True)
+    rows = len(columns["prediction"])
+    result(as_json, {"rows": rows, "output": output}, f"{rows} predictions written to {output}")
 
 
 @click.command()
@@ -134,62 +121,51 @@ def evaluate(
     bounds: str | None,
     by: str | None,
     public: bool,
-    epsilon: float | None,
-    delta: float | None,
-    relation: str,
-    ledger: str | None,
-    dataset: str | None,
     output: Path | None,
     force: bool,
     as_json: bool,
-    **how: Any,
+    **chosen: Any,
 ) -> None:
     """Score MODEL on the rows of DATA: with noise and for a price, or exactly on public rows.
 
     An exact score on sensitive rows tells about them, so one of --epsilon and --public has to be said.
     """
     import sordino
-    from sordino.cli.rows import to_judge
-    from sordino.estimators.metrics import find_metric, judge
+    from sordino.cli.rows import for_model, subgroups
     from sordino.saving.files import model_digest
 
-    if public == (epsilon is not None):
+    if public == (chosen["epsilon"] is not None):
         raise click.UsageError("Say either --epsilon (sensitive rows, paid) or --public (exact).")
-    if public and dataset is not None:
+    if public and chosen["dataset"] is not None:
         raise click.UsageError("Public rows are not booked. Leave --dataset out.")
-    booked = (None, None) if public else check_booking(ledger, dataset)
-    if output is not None:
-        require_writable(output, force)
-    limits = pair("--bounds", bounds)
+    if public and by is not None:
+        raise click.UsageError("--by needs --epsilon: of public rows, score the parts one by one.")
+    asked = take_budget(chosen | {"ledger": None} if public else chosen)
+    require_writable(force, output)
+    asked["bounds"] = pair("--bounds", bounds)
     fitted = sordino.load(model)
-    rows = to_judge(data_file(data, how), fitted, target, by)
-    scored: dict[str, Any] = {"model": model_digest(fitted)}
-    asked = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "bounds": limits,
-        "groups": rows.groups,
-        "relation": relation,
-    }
-    asked |= {"ledger": booked[0], "dataset_id": booked[1]}
-    if by is not None:
-        if epsilon is None:
-            raise click.UsageError("--by needs --epsilon: of public rows, score the parts one by one.")
-        _require_owners(fitted, rows, Path(data).name)
-        table = sordino.private_scores_by(fitted, rows.X, rows.y, by=rows.by, metric=metric, **asked)
-        _tell({**scored, **_by_group(table)}, output, as_json)
+    file = data_file(data, chosen)
+    rows = for_model(file, fitted, judge=True, target=target)
+    asked["groups"] = rows.groups
+    found: dict[str, Any] = {"model": model_digest(fitted)}
+    if public:
+        _tell({**found, **_exact(fitted, rows, metric)}, output, as_json)
         return
-    row, sign = find_metric("--metric", metric, fitted)
-    name = metric or row.name
-    if epsilon is None:
-        judged = judge(fitted, rows.X, rows.y, row.asks)
-        _tell({**scored, "metric": name, **_exact(row, sign, judged)}, output, as_json)
-        return
+    parts = None if by is None else subgroups(fitted, rows.X, by)
     _require_owners(fitted, rows, Path(data).name)
-    score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
-    if booked[0] is None:
-        click.echo(UNBOOKED, err=True)
-    _tell({**scored, **_private(score, name)}, output, as_json)
+    if parts is not None:
+        table = sordino.private_scores_by(fitted, rows.X, rows.y, by=parts, metric=metric, **asked)
+        key, name = table.keys[0], table.statistic
+        lines = [
+            {"group": f"{key}={line[key]}", "value": line[name], "interval": [line["low"], line["high"]]}
+            for line in table.records()
+        ]
+        found |= {"metric": f"{name} by {key}", "groups": lines, "privacy": table.privacy}
+    else:
+        score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
+        found |= _private(score, fitted, metric)
+    tell_unbooked(asked)
+    _tell(found, output, as_json)
 
 
 def _require_owners(model: Any, rows: Any, name: str) -> None:
@@ -205,52 +181,48 @@ def _require_owners(model: Any, rows: Any, name: str) -> None:
         )
 
 
-def _by_group(table: Any) -> dict[str, Any]:
-    """Return the scores of the levels of a column, for a file of scores."""
-    key, name = table.keys[0], table.statistic
-    lines = [
-        {"group": f"{key}={line[key]}", "value": line[name], "interval": [line["low"], line["high"]]}
-        for line in table.records()
-    ]
-    return {"metric": f"{name} by {key}", "groups": lines, "privacy": table.privacy}
+def _private(score: Any, model: Any, metric: str | None) -> dict[str, Any]:
+    from sordino.estimators.metrics import find_metric
 
-
-def _private(score: Any, metric: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"metric": metric or find_metric("--metric", metric, model)[0].name}
     if hasattr(score, "observed"):
-        curve = {key: value for key, value in vars(score).items() if key not in ("privacy", "model")}
-        return {"metric": metric, "curve": curve, "privacy": score.privacy}
-    return {
-        "metric": metric,
-        "value": float(score),
-        "interval": list(score.interval),
-        "baseline": score.baseline,
-        "privacy": score.privacy,
-    }
+        found["curve"] = {k: value for k, value in vars(score).items() if k not in ("privacy", "model")}
+    else:
+        found |= {"value": float(score), "interval": list(score.interval), "baseline": score.baseline}
+    return {**found, "privacy": score.privacy}
 
 
-def _exact(row: Any, sign: float, judged: Any) -> dict[str, Any]:
+def _exact(model: Any, rows: Any, metric: str | None) -> dict[str, Any]:
     """Return the score of public rows; a calibration error has its curve beside it."""
+    from sordino.estimators.metrics import find_metric, judge
+
+    row, sign = find_metric("--metric", metric, model)
+    judged = judge(model, rows.X, rows.y, row.asks)
     found = row.exactly(judged)
     if isinstance(found, tuple):
-        return {"value": found[0], "curve": found[1]}
+        return {"metric": metric or row.name, "value": found[0], "curve": found[1]}
     constant = row.exact_constant(judged)
-    return {"value": sign * found, "baseline": None if constant is None else (sign * constant, 0.0)}
+    baseline = None if constant is None else (sign * constant, 0.0)
+    return {"metric": metric or row.name, "value": sign * found, "baseline": baseline}
 
 
 def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
-    report = found.pop("privacy", None)
+    report = found.get("privacy")
+    whole = {**found, "privacy": None if report is None else report.to_dict()}
     if output is not None:
-        from sordino.saving.files import replace_file
+        from sordino.tables.files import replace_file
 
-        replace_file(output, f"{text(_with_report(found, report))}\n".encode())
+        replace_file(output, f"{text(whole)}\n".encode())
     if as_json:
-        document(_with_report(found, report))
+        document(whole)
         return
     if "curve" in found:
-        columns = {name: plain(value) for name, value in found["curve"].items()}
-        lists = {name: value for name, value in columns.items() if isinstance(value, list)}
-        rows = [[_number(entry) for entry in row] for row in zip(*lists.values(), strict=True)]
-        show_table(tuple(lists), rows)
+        lists = {name: plain(value) for name, value in found["curve"].items()}
+        lists = {name: value for name, value in lists.items() if isinstance(value, list)}
+        rows = zip(*lists.values(), strict=True)  # a number that is not finite is a text already
+        show_table(
+            tuple(lists), [["unknown" if isinstance(n, str) else f"{n:.4g}" for n in row] for row in rows]
+        )
     elif "groups" in found:
         lines = [
             (line["group"], f"{line['value']:.4g}", "{:.4g} to {:.4g}".format(*line["interval"]))
@@ -258,8 +230,10 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
         ]
         show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
-        interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
-        click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
+        interval = (
+            ", 95 % interval {:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
+        )
+        click.echo(f"{found['metric']}: {found['value']:.4g}{interval}")
         if found.get("baseline") is not None:
             from sordino.report.run_page import constant_words
 
@@ -267,12 +241,3 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
     click.echo("Exact, for public rows only." if report is None else f"{guarantee(report)}.")
     if report is not None:
         tell_schema_price(report)
-
-
-def _number(entry: Any) -> str:
-    """Return a number as text. A number that is not finite is a text already: nothing is known of it."""
-    return "unknown" if isinstance(entry, str) else f"{entry:.4g}"
-
-
-def _with_report(found: dict[str, Any], report: Any) -> dict[str, Any]:
-    return {**found, "privacy": None if report is None else report.to_dict()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -11,12 +12,12 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from sordino import errors
-from sordino.cli.shared import guard
+from sordino.cli.shared import RUNNING, guard
 
 OK = 0
 FAILED = 1
@@ -36,7 +37,7 @@ WORDS = {
     BAD_INPUT: "a data file, a schema or a parameter is wrong; nothing was spent",
     BUDGET: "the budget of the data set does not cover it; nothing was released",
     LEDGER: "the ledger cannot be read or written, or has no such data set",
-    MODEL_FILE: "the model file is damaged, of a newer version, or holds foreign types",
+    MODEL_FILE: "the model file is not there, damaged, of a newer version, or holds foreign types",
     EXTRA: "an optional dependency is not installed; the message names it",
     INTERNAL: "a mistake in Sordino; the message says where, SORDINO_DEBUG=1 shows the rest",
     STOPPED: "stopped by Ctrl-C; what was reserved stays booked",
@@ -53,17 +54,38 @@ _CODES: tuple[tuple[type[errors.SordinoError], int], ...] = (
 )
 
 
+# The command to type next, where an error does not name one by itself.
+_NEXT: tuple[tuple[type[errors.SordinoError], str], ...] = (
+    (errors.BudgetExceededError, "ledger show {ledger} {dataset}"),
+    (errors.DatasetExistsError, "ledger show {ledger} {dataset}"),
+    (errors.LedgerError, "doctor --ledger {ledger}"),
+    (errors.ModelFileError, "fit DATA --schema SCHEMA --epsilon 1 --output MODEL"),
+    (errors.SchemaError, "schema check {schema}"),
+    (errors.SordinoError, "{command} --help"),
+)
+
+
+def next_command(error: errors.SordinoError, context: click.Context | None) -> str:
+    """Return the line that says what to type next; none where the error does, or nothing ran."""
+    if context is None or "sordino " in str(error) or "pip install" in str(error):
+        return ""
+    words = {name: str(value) for name, value in context.params.items() if value is not None}
+    words["command"] = context.command_path.partition(" ")[2]
+    if "ledger" in words:
+        from sordino.ledger.address import hidden
+
+        words["ledger"] = hidden(words["ledger"])
+    hints = (text for kind, text in _NEXT if isinstance(error, kind))
+    known = (text for text in hints if set(re.findall(r"{(\w+)}", text)) <= set(words))
+    return f"\nNext: sordino {next(known).format(**words)}"
+
+
 class Refused(click.ClickException):
     """An error for a person: one text, one status."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.__dict__["exit_code"] = code  # click says that it belongs to the class, and reads it from here
-
-
-def error_lines(error: errors.SordinoError) -> Refused:
-    """Return the lines that a person sees of one of our errors."""
-    return Refused(str(error), status_of(error))
 
 
 def status_of(error: errors.SordinoError) -> int:
@@ -81,7 +103,7 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was typed."""
-        with in_words(), notes(), patient():
+        with in_words(ctx), notes(), patient():
             return super().invoke(ctx)
 
 
@@ -107,12 +129,13 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
+def in_words(ctx: click.Context) -> Iterator[None]:
     """Turn errors into a text and a status; what is not ours is named by its class, for it may quote data."""
     try:
         yield
     except errors.SordinoError as error:
-        raise error_lines(error) from error
+        text = f"{error}{next_command(error, ctx.meta.get(RUNNING))}"
+        raise Refused(text, status_of(error)) from error
     except KeyboardInterrupt:
         raise Refused("Stopped. What was reserved on a ledger stays booked.", STOPPED) from None
     except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
@@ -122,16 +145,13 @@ def in_words() -> Iterator[None]:
             raise
         if os.environ.get("SORDINO_DEBUG"):
             traceback.print_exc()
-        raise Refused(_mistake(error), INTERNAL) from None
-
-
-def _mistake(error: Exception) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(last.filename)}:{last.lineno}"
-    return (
-        f"{type(error).__name__} at {where}: this is a mistake in Sordino. Its text may quote data, so it is "
-        "shown only with SORDINO_DEBUG=1 in the environment."
-    )
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        words = (
+            f"{type(error).__name__} at {where}: this is a mistake in Sordino. Its text may quote data, so "
+            "it is shown only with SORDINO_DEBUG=1 in the environment."
+        )
+        raise Refused(words, INTERNAL) from None
 
 
 @contextmanager
@@ -141,9 +161,5 @@ def notes() -> Iterator[None]:
         warnings.simplefilter("ignore")
         for name in ("NotPrivate", "Privacy", "Ledger", "UndeclaredBound", "SlowEngine", "Divergence"):
             warnings.simplefilter("always", getattr(errors, f"{name}Warning"))
-        warnings.showwarning = cast(Any, _note)
+        warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)
         yield
-
-
-def _note(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"Note: {message}", file=sys.stderr)

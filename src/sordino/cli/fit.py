@@ -1,10 +1,12 @@
-"""`sordino fit` and `sordino tune`: from a data file to a model file, on a budget."""
+"""`sordino fit`, `tune`, `pca` and `audit`: from a data file to a model file, on a budget."""
 
 from __future__ import annotations
 
 import datetime
-import inspect
+import hashlib
+import json
 import tempfile
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,29 +22,26 @@ from sordino.cli.shared import (
     LEDGER,
     METRIC,
     OUTPUT,
-    REPORT,
     SCHEMA,
     SIGNERS,
     TARGET,
-    UNBOOKED,
-    check_booking,
+    all_of,
     check_parameters,
     config_option,
     data_file,
-    digest,
     document,
     guarantee,
     parameters,
     plain,
     read_settings,
-    require_model_place,
+    require_writable,
     result,
+    take_budget,
     tell_schema_price,
+    tell_unbooked,
     value_of,
 )
 from sordino.errors import InvalidInputError, ModelFileError
-
-# -------------------------------------------- The models that `sordino fit` and `sordino tune` know by name
 
 MODELS = {
     "logistic": "sordino.estimators.linear.LogisticRegression",
@@ -63,90 +62,76 @@ def model_class(name: str, schema: Any) -> Any:
     if name == "auto":
         if schema is None or schema.target is None:
             raise InvalidInputError(
-                f"Expected --model without a schema that declares a target: one of {', '.join(MODELS)}."
+                f"Expected --model without a schema that declares a target: one of {', '.join(MODELS)}. Or "
+                "declare what the columns mean: sordino schema draft DATA --target COLUMN --output SCHEMA"
             )
         name = "linear" if schema.target.kind == "number" else "logistic"
     module, _, attribute = MODELS[name].rpartition(".")
     return getattr(import_module(module), attribute)
 
 
-def takes_labels(kind: Any) -> bool:
-    """Tell whether a model predicts classes."""
-    from sklearn.base import ClassifierMixin
+def _parameters_of(what: str) -> Any:
+    return click.option(
+        "--set", "given", multiple=True, metavar="NAME=VALUE", help=f"Any parameter of {what}."
+    )
 
-    return issubclass(kind, ClassifierMixin)
 
-
-MODEL_NAME = click.option(
-    "--model",
-    "name",
-    type=click.Choice(("auto", *MODELS)),
-    default="auto",
-    show_default=True,
-    help="auto: logistic for a target of classes, linear for one of numbers, by the schema.",
+MODEL_OPTIONS = all_of(
+    DATA,
+    SCHEMA,
+    TARGET,
+    click.option(
+        "--model",
+        "name",
+        type=click.Choice(("auto", *MODELS)),
+        default="auto",
+        show_default=True,
+        help="auto: logistic for a target of classes, linear for one of numbers, by the schema.",
+    ),
+    BUDGET,
+    click.option(
+        "--classes", help="The class labels as the file spells them, with commas between; else those seen."
+    ),
+    _parameters_of("the model"),
 )
-
-
-CLASSES = click.option(
-    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
-)
-PARAMETERS = click.option(
-    "--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model."
+RESULT = all_of(
+    click.option("--output", type=OUTPUT, required=True, help="Where the model goes."),
+    click.option("--report", type=OUTPUT, help="Also write the page of `sordino report` here."),
+    SIGNERS,
+    FORCE,
+    JSON,
+    config_option,
 )
 
 
 @click.command()
-@DATA
-@SCHEMA
-@TARGET
-@MODEL_NAME
-@BUDGET
+@MODEL_OPTIONS
 @LEDGER
-@CLASSES
-@PARAMETERS
 @click.option(
     "--memory",
     type=click.IntRange(min=1),
     metavar="MB",
     help="For rows; libsvm and Parquet files that need more stay on disk. Else half of the machine's.",
 )
-@click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
-@REPORT
-@SIGNERS
-@FORCE
-@JSON
-@config_option
-def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool, **chosen: Any) -> None:
+@RESULT
+def fit(data: str, **chosen: Any) -> None:
     """Fit a private model to DATA (a file, or - for standard input) and save it.
 
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
     from sordino.cli.rows import memory_for_rows
 
-    settings, started = read_settings(click.get_current_context()), now()
-    require_model_place(output, force, report)
+    delivery = Delivery.begin("fit", data, chosen)
     memory = memory_for_rows(chosen.pop("memory"))
-    rows, model = _prepare(data_file(data, chosen), chosen, memory)
-    if rows.groups is None:
-        model.fit(rows.X, rows.y)
-    else:
-        if "groups" not in inspect.signature(model.fit).parameters:
-            raise InvalidInputError(
-                f"{type(model).__name__} cannot protect persons, and the file says whose record each one is. "
-                "Choose another model, or leave groups out of the file if a record is all of a person."
-            )
-        model.fit(rows.X, rows.y, groups=rows.groups)
-    run = run_facts("fit", settings, started, data, len(rows))
-    run = finish(model, output, as_json, run)
-    if report is not None:
-        write_page(model, report, run, ledger=chosen["ledger"])
+    budget = take_budget(chosen)
+    rows, model = _prepare(data_file(data, chosen), chosen, budget, memory)
+    model.fit(rows.X, rows.y, groups=rows.groups)
+    delivery.end(model, budget, rows.X.shape[0])
 
 
 @click.command()
-@DATA
-@SCHEMA
-@TARGET
-@click.option("--model", "name", type=click.Choice(("auto", *MODELS)), default="auto", show_default=True)
+@MODEL_OPTIONS
+@LEDGER
 @click.option(
     "--grid",
     multiple=True,
@@ -154,27 +139,14 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     metavar="NAME=VALUES",
     help="Values to choose from: max_iter=[10, 30].",
 )
-@BUDGET
-@LEDGER
-@CLASSES
-@PARAMETERS
 @click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
 @click.option("--validation", type=float, help="Share of records that judge; by a rule where it is not set.")
 @click.option(
     "--metric", "--scoring", "scoring", type=METRIC, help="A mean over records; else accuracy or mse."
 )
-@click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
-@REPORT
-@SIGNERS
-@FORCE
-@JSON
-@config_option
+@RESULT
 def tune(
     data: str,
-    output: Path,
-    report: Path | None,
-    force: bool,
-    as_json: bool,
     grid: tuple[str, ...],
     trials: float,
     validation: float | None,
@@ -184,103 +156,132 @@ def tune(
     """Choose parameters privately: try them for little, fit the best with the rest, all for one price."""
     from sordino import PrivateSearchCV
 
-    settings, started = read_settings(click.get_current_context()), now()
-    require_model_place(output, force, report)
-    budget: dict[str, Any] = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
-    booked = check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
-    rows, model = _prepare(data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
-    params = {key: _as_list(value) for key, value in parameters(grid, "--grid").items()}
+    delivery, budget = Delivery.begin("tune", data, chosen), take_budget(chosen)
+    terms = {**budget, "ledger": None, "dataset_id": None}
+    rows, model = _prepare(data_file(data, chosen), chosen, terms)
+    params = {}
+    for key, value in parameters(grid, "--grid").items():
+        several = isinstance(value, str) and "," in value
+        values = [value_of(part.strip()) for part in value.split(",")] if several else value
+        params[key] = values if isinstance(values, list) else [values]
     check_parameters(type(model), params)
-    how: dict[str, Any] = {
-        "mean_trials": trials,
-        "validation": validation,
-        "scoring": scoring,
-        "ledger": booked[0],
-        "dataset_id": booked[1],
-    }
-    search = PrivateSearchCV(model, params, **budget, **how)
-    click.echo(search.outlook(*rows.count_protected(getattr(model, "schema", None))), err=True)
+    search = PrivateSearchCV(
+        model, params, **budget, mean_trials=trials, validation=validation, scoring=scoring
+    )
+    click.echo(search.outlook(*_protected(rows, getattr(model, "schema", None))), err=True)
     search.fit(rows.X, rows.y, groups=rows.groups)
-    best = search.best_estimator_
-    run = run_facts("tune", settings, started, data, len(rows))
-    run["chosen"] = plain(search.best_params_)
-    run["noisy score"] = float(search.best_score_)
-    run["score at 95 %"] = [float(end) for end in search.best_score_interval_]
-    run = finish(best, output, as_json, run)
-    if report is not None:
-        write_page(search, report, run, ledger=booked[0])
+    found = {"chosen": plain(search.best_params_), "noisy score": float(search.best_score_)}
+    found["score at 95 %"] = [float(end) for end in search.best_score_interval_]
+    delivery.end(search.best_estimator_, budget, rows.X.shape[0], shown=search, **found)
 
 
-def _prepare(file: Any, chosen: dict[str, Any], memory: int | None = None) -> tuple[Any, Any]:
+def _protected(rows: Any, schema: Any) -> tuple[int, str]:
+    """Return how many are protected, and what one of them is: a person where owners are known."""
+    from sordino.execute.persons import number_owners
+    from sordino.tables.values import framed
+
+    owners = None if rows.groups is None else number_owners(rows.groups)
+    if schema is not None and schema.person is not None:
+        owners = schema.persons(framed(rows.X))
+    return (rows.X.shape[0], "record") if owners is None else (int(owners.max(initial=-1)) + 1, "person")
+
+
+def _prepare(
+    file: Any, chosen: dict[str, Any], budget: dict[str, Any], memory: int | None = None
+) -> tuple[Any, Any]:
     """Return the rows and a model. A wrong parameter is refused before data is read."""
-    from sordino.cli.rows import read_whole_schema, to_fit
+    from sklearn.base import ClassifierMixin
+
+    from sordino.cli.rows import read_schema, to_fit
     from sordino.saving.files import packed
 
-    schema = read_whole_schema(chosen["schema"])
+    schema, target = read_schema(chosen["schema"], whole=True), chosen["target"]
     kind = model_class(chosen["name"], schema)
-    ledger, dataset = check_booking(chosen["ledger"], chosen["dataset"])
-    params = {
-        "epsilon": chosen["epsilon"],
-        "delta": chosen["delta"],
-        "relation": chosen["relation"],
-        "ledger": ledger,
-        "dataset_id": dataset,
-        "verbose": 1,
-        **parameters(chosen["given"], "--set"),
-    }
-    if schema is not None:
-        params["schema"] = schema
+    params = {**budget, "verbose": 1, **parameters(chosen["given"], "--set")}
+    params |= {} if schema is None else {"schema": schema}
     if chosen["classes"] is not None:
-        params["classes"] = _classes(chosen["classes"], file, schema, chosen["target"])
+        params["classes"] = _classes(chosen["classes"], file, schema, target)
     check_parameters(kind, params)
     model = kind(**params)
     packed(model)  # a parameter that cannot be saved is refused here, not after the fit
-    return to_fit(file, schema, chosen["target"], takes_labels(kind), memory), model
+    return to_fit(file, schema, target, issubclass(kind, ClassifierMixin), memory), model
 
 
 def _classes(text: str, file: Any, schema: Any, target: str | None) -> list[Any]:
     """Return the declared labels as the file holds them: numbers, flags in any of their words, or texts."""
-    from sordino.tables.schema import stored_flags
+    from sordino.tables.files import stored_kinds
     from sordino.tables.values import flag_of
 
     labels = [label.strip() for label in text.split(",")]
     if schema is None and file.kind in ("npz", "libsvm"):
         return [value_of(label) for label in labels]
-    words = schema is None and target is not None and {flag_of(label) for label in labels} == {0, 1}
-    if words and stored_flags(file, target or ""):
+    words = schema is None and file.path != "-" and {flag_of(label) for label in labels} == {0, 1}
+    if words and stored_kinds(file).get(target or "") == "flag":
         return ["true" if flag_of(label) == 1 else "false" for label in labels]
     return list(labels)
 
 
-def _as_list(value: Any) -> list[Any]:
-    if isinstance(value, str) and "," in value:
-        return [value_of(part.strip()) for part in value.split(",")]
-    return value if isinstance(value, list) else [value]
+@dataclass(frozen=True)
+class Delivery:
+    """Where a model that is paid for goes, and what its file and its page say of the run."""
+
+    output: Path
+    report: Path | None
+    as_json: bool
+    run: dict[str, Any]
+
+    @classmethod
+    def begin(cls, command: str, data: str, chosen: dict[str, Any]) -> Delivery:
+        """Take the options of the result out of ``chosen``; refuse a place where it could not be saved."""
+        from sordino.ledger.address import person
+
+        output, report, as_json = (chosen.pop(name) for name in ("output", "report", "as_json"))
+        require_writable(chosen.pop("force"), output, report)
+        said = read_settings(click.get_current_context())
+        settings = {key: value for key, value in said.items() if key not in SIGNED}
+        run = {
+            "command": command,
+            "settings": settings,
+            "signed": {key: said[key] for key in SIGNED if key in said},
+            "digest": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
+            "data": "standard input" if data == "-" else Path(data).name,
+            "rows": 0,
+            "dataset": said.get("dataset"),
+            "person": person(),
+            "code": "",
+            "started": _now(),
+        }
+        return cls(output, report, as_json, run)
+
+    def end(self, model: Any, budget: dict[str, Any], rows: int, shown: Any = None, **found: Any) -> None:
+        """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
+        from sordino.report.provenance import code_digest
+
+        report = model.privacy_
+        run = {**self.run, "rows": rows, "code": code_digest(), "finished": _now(), **found}
+        if report.unit != "record":  # how many records persons have is no public number
+            del run["rows"]
+        output = _save(model, self.output, run)
+        if self.as_json:
+            facts = {"model": type(model).__name__, "output": output, "run": run}
+            document({**facts, "privacy": report.to_dict()})
+        else:
+            on = f" on {rows} records" if "rows" in run else ""
+            click.echo(f"{type(model).__name__}{on}: {guarantee(report)}.\n{report.guarantee}")
+            tell_schema_price(report)
+            if "chosen" in found:
+                low, high = found["score at 95 %"]
+                click.echo(f"chosen: {found['chosen']}")
+                score = f"noisy score: {found['noisy score']:.4g}"
+                click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
+            tell_unbooked(budget)
+            click.echo(f"Saved to {output}. Next: sordino inspect {output}")
+        if self.report is not None:
+            write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
 
 
-def now() -> str:
-    """Return the time, in UTC."""
+def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def run_facts(command: str, settings: dict[str, Any], started: str, data: str, rows: int) -> dict[str, Any]:
-    """Return what a report says about who did what when, with which settings."""
-    from sordino.ledger.address import person
-    from sordino.report.provenance import code_digest
-
-    return {
-        "command": command,
-        "settings": plain({key: value for key, value in settings.items() if key not in SIGNED}),
-        "signed": {key: settings[key] for key in SIGNED if key in settings},
-        "digest": digest({key: value for key, value in settings.items() if key not in SIGNED}),
-        "data": "standard input" if data == "-" else Path(data).name,
-        "rows": rows,
-        "dataset": settings.get("dataset"),
-        "person": person(),
-        "code": code_digest(),
-        "started": started,
-        "finished": now(),
-    }
 
 
 def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
@@ -293,32 +294,6 @@ def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
         return Path(model.save(rescue, about={"run": run}))
 
 
-def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict[str, Any]:
-    """Save the model, print its guarantee, and return the facts of the run."""
-    report = model.privacy_
-    if report.unit != "record":  # how many records the persons have is no public number
-        run = {key: value for key, value in run.items() if key != "rows"}
-    output = _save(model, output, run)
-    if as_json:
-        document({"model": type(model).__name__, "output": output, "run": run, "privacy": report.to_dict()})
-        return run
-    on = f" on {run['rows']} records" if "rows" in run else ""
-    click.echo(f"{type(model).__name__}{on}: {guarantee(report)}.")
-    click.echo(report.guarantee)
-    tell_schema_price(report)
-    if "chosen" in run:
-        low, high = run["score at 95 %"]
-        click.echo(f"chosen: {run['chosen']}")
-        click.echo(f"noisy score: {run['noisy score']:.4g}, 95 % interval {low:.4g} to {high:.4g}")
-    if run["dataset"] is None:
-        click.echo(UNBOOKED, err=True)
-    click.echo(f"Saved to {output}")
-    return run
-
-
-# ----------------------------------------------- `sordino pca`: private principal components of a data file
-
-
 @click.command()
 @DATA
 @SCHEMA
@@ -326,53 +301,24 @@ def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict
 @click.option("--data-norm", type=float, help="Rows are clipped to this norm; a schema has one of its own.")
 @BUDGET
 @LEDGER
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of PCA.")
-@click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
-@REPORT
-@SIGNERS
-@FORCE
-@JSON
-@config_option
-def pca(
-    data: str,
-    components: int,
-    data_norm: float | None,
-    output: Path,
-    report: Path | None,
-    force: bool,
-    as_json: bool,
-    **chosen: Any,
-) -> None:
+@_parameters_of("PCA")
+@RESULT
+def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> None:
     """Find the axes along which the rows of DATA vary most, privately, and save them."""
     from sordino import PCA
-    from sordino.cli.rows import read_whole_schema, to_project
+    from sordino.cli.rows import read_schema, to_project
 
-    settings, started = read_settings(click.get_current_context()), now()
-    require_model_place(output, force, report)
-    schema = read_whole_schema(chosen["schema"])
-    ledger, dataset = check_booking(chosen["ledger"], chosen["dataset"])
-    params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
-    params |= {"ledger": ledger, "dataset_id": dataset, "data_norm": data_norm, "verbose": 1}
-    params |= parameters(chosen["given"], "--set")
+    delivery = Delivery.begin("pca", data, chosen)
+    schema, budget = read_schema(chosen["schema"], whole=True), take_budget(chosen)
+    params = {**budget, "data_norm": data_norm, "verbose": 1, **parameters(chosen["given"], "--set")}
     check_parameters(PCA, params)
     rows = to_project(data_file(data, chosen), schema)
-    model = PCA(components, **params, schema=schema).fit(rows)
-    run = finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))
-    if report is not None:
-        write_page(model, report, run, ledger=ledger)
-
-
-# ------------------------------------------------------ `sordino audit`: attacks on a fit before it is made
+    model = PCA(components, **params, schema=schema).fit(rows.X, groups=rows.groups)
+    delivery.end(model, budget, rows.X.shape[0])
 
 
 @click.command()
-@DATA
-@SCHEMA
-@TARGET
-@MODEL_NAME
-@BUDGET
-@CLASSES
-@PARAMETERS
+@MODEL_OPTIONS
 @click.option("--seconds", type=float, default=20.0, show_default=True, help="For each attack.")
 @click.option("--fits", type=click.IntRange(0), default=0, help="Whole fits to guess from; else none.")
 @click.option("--rows", type=click.IntRange(2), default=500, show_default=True, help="Records that are used.")
@@ -386,8 +332,8 @@ def audit(data: str, seconds: float, fits: int, rows: int, as_json: bool, **chos
     """
     from sordino.auditing import audit as attack
 
-    chosen |= {"ledger": None, "dataset": None}
-    records, model = _prepare(data_file(data, chosen), chosen)
+    budget = take_budget({**chosen, "ledger": None, "dataset": None})
+    records, model = _prepare(data_file(data, chosen), chosen, budget)
     parts = (records.X,) if records.y is None else (records.X, records.y)
     model.set_params(verbose=0)
     found = attack(model, parts, groups=records.groups, seconds=seconds, fits=fits, rows=rows)

@@ -21,6 +21,7 @@ from sordino.cli.shared import (
     guarantee,
     require_budget,
     require_writable,
+    result,
     show_table,
     tell_schema_price,
 )
@@ -40,35 +41,61 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
     from sordino.saving.files import about, report_of
 
     fitted, facts = sordino.load(model), about(model)
-    report = report_of(fitted)
-    rows = _contents(fitted)
+    report, rows, shapes = report_of(fitted), _numbers(fitted), getattr(fitted, "shapes_", ())
     if as_json:
         run = facts.get("about", {}).get("run")
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
-        shapes = [vars(shape) for shape in getattr(fitted, "shapes_", ())]
-        document({**out, "coefficients": rows, "shapes": shapes})
+        document({**out, "coefficients": rows, "shapes": [vars(shape) for shape in shapes]})
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
-        click.echo(f"{guarantee(report)}\n{report.guarantee}")
-        tell_schema_price(report)
-        show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), _releases(report))
-        click.echo("\n  ".join(["Assumed public:", *report.public]))
-        said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
-        for title, line in ((title, line) for title, lines in said for line in lines):
-            click.echo(f"{title}: {line}")
-    effects = getattr(fitted, "shapes_", ())
-    if effects:
-        lines = [
-            (s.name, f"{s.importance:.3g}", "{:+.3g} to {:+.3g}".format(*_ends(s))) for s in effects[:top]
+        _tell_report(report)
+    if len(shapes):
+        ends = [(float(shape.effect.min()), float(shape.effect.max())) for shape in shapes[:top]]
+        effects = [
+            (shape.name, f"{shape.importance:.3g}", f"{low:+.3g} to {high:+.3g}")
+            for shape, (low, high) in zip(shapes, ends, strict=False)
         ]
-        show_table(("column", "importance", "effect on the prediction"), lines)
+        show_table(("column", "importance", "effect on the prediction"), effects)
     if rows:
-        known = any(entry["two sigma"] is not None for entry in rows)
-        titles = ("", "value", "noise, two sigma", "") if known else ("", "value")
-        show_table(titles, [_row(entry)[: len(titles)] for entry in rows[:top]])
+        known = any(row["two sigma"] is not None for row in rows)
+        lines: list[Any] = []
+        for row in rows[:top]:
+            noise = row["two sigma"] or 0.0
+            word = "could be noise" if known and abs(row["value"]) <= noise else ""
+            lines.append((row["name"], f"{row['value']:.4g}", f"{noise:.3g}", word)[: 4 if known else 2])
+        show_table(("", "value", "noise, two sigma", "")[: 4 if known else 2], lines)
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
+
+
+def _tell_report(report: Any) -> None:
+    click.echo(f"{guarantee(report)}\n{report.guarantee}")
+    tell_schema_price(report)
+    releases = [
+        (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
+        for r in report.releases
+    ]
+    show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), releases)
+    click.echo("\n  ".join(["Assumed public:", *report.public]))
+    said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
+    for title, line in ((title, line) for title, lines in said for line in lines):
+        click.echo(f"{title}: {line}")
+
+
+def _numbers(model: Any) -> list[dict[str, Any]]:
+    """Return coefficients by size, or the variances of components, with the noise that is known."""
+    from sordino.report.plots import coefficients_of
+
+    rows = []
+    for label, names, coef, noise in coefficients_of(model):
+        start = "" if label is None else f"{label}: "
+        spread = [None] * len(coef) if noise is None else [2 * float(value) for value in noise]
+        rows += [(start + name, float(value), s) for name, value, s in zip(names, coef, spread, strict=True)]
+    rows.sort(key=lambda row: -abs(row[1]))
+    for i, value in enumerate(getattr(model, "explained_variance_", ())):
+        rows.append((f"component {i}", float(value), 2 * float(model.eigenvalue_noise_[i])))
+    return [dict(zip(("name", "value", "two sigma"), row, strict=True)) for row in rows]
 
 
 @click.command()
@@ -102,7 +129,7 @@ def report(
     from sordino.saving import about
     from sordino.saving.files import model_digest
 
-    require_writable(output, force)
+    require_writable(force, output)
     fitted, facts = sordino.load(model), about(model)
     run = {**facts["about"].get("run", {}), "version": facts["version"]}
     booked = run.get("dataset", dataset)
@@ -115,66 +142,44 @@ def report(
             "Leave --dataset out: a reservation of the same releases there is that of another run."
         )
     run["signed"] = run.get("signed", {}) | {key: value for key, value in signed.items() if value is not None}
-    found = _scores(scores, model_digest(fitted))
-    write_page(fitted, output, run, ledger=ledger, title=title, scores=found)
-    if as_json:
-        document({"output": output, "privacy": facts["report"]})
-    else:
-        click.echo(f"Report written to {output}")
+    found = [(path, *_score(path, model_digest(fitted))) for path in scores]
+    names = [name for _, name, _ in found]  # scores of one metric have the names of their files
+    named = {n if names.count(n) == 1 else f"{n} ({path.name})": value for path, n, value in found}
+    write_page(fitted, output, run, ledger=ledger, title=title, scores=named)
+    result(as_json, {"output": output, "privacy": facts["report"]}, f"Report written to {output}")
 
 
 def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> None:
     """Write the page on a model, with what is known of the run that made it."""
     from sordino.report import write_report
 
-    write_report(
-        model,
-        output,
-        dataset_id=run.get("dataset"),
-        author=run.get("person"),
-        config=run.get("settings"),
-        command=command_line(run),
-        facts=_facts(run),
-        **run.get("signed", {}),
-        **more,
-    )
-
-
-def _facts(run: dict[str, Any]) -> dict[str, str]:
-    """Return what a page says of a run besides its author, data set and settings."""
     facts = {}
     if "data" in run:
         rows = f", {run['rows']:,} rows" if "rows" in run else ""
         facts["Data"] = f"{run['data']}{rows}"
     if "started" in run:
-        facts["Ran"] = f"{_minute(run['started'])} to {_minute(run['finished'])} UTC"
+        started, finished = (run[key][:16].replace("T", " ") for key in ("started", "finished"))
+        facts["Ran"] = f"{started} to {finished} UTC"
     if "version" in run:
         code = f", code {run['code'][:16]}" if "code" in run else ""
         facts["Saved by"] = f"Sordino {run['version']}{code}"
-    return facts
-
-
-def _minute(time: str) -> str:
-    return time[:16].replace("T", " ")
+    more |= {"dataset_id": run.get("dataset"), "author": run.get("person"), "config": run.get("settings")}
+    more |= {"command": command_line(run), "facts": facts, **run.get("signed", {})}
+    write_report(model, output, **more)
 
 
 def command_line(run: dict[str, Any]) -> str | None:
     """Return the command that made a model, from the settings in its file; None where none did."""
     if not run.get("settings"):
         return None
-    settings = dict(run["settings"])
+    usual = {"decimal": ".", "encoding": "utf-8", "model": "auto", "relation": "add-remove"}
+    settings = {name: value for name, value in run["settings"].items() if value != usual.get(name)}
     words = ["sordino", run["command"], settings.pop("data", "-")]
+    words += ["--ledger", "LEDGER"] if "dataset" in settings else []  # its address may hold a password
     for name, value in settings.items():
         for entry in value if isinstance(value, list) else [value]:
             words += [f"--{name}"] if entry is True else [f"--{name}", str(entry)]
     return shlex.join(words)
-
-
-def _scores(paths: tuple[Path, ...], digest: str) -> dict[str, Any]:
-    """Return the scores in files by their names, those of one metric with the names of their files."""
-    read = [(path, *_score(path, digest)) for path in paths]
-    names = [name for _, name, _ in read]
-    return {name if names.count(name) == 1 else f"{name} ({path.name})": value for path, name, value in read}
 
 
 def _score(path: Path, digest: str) -> tuple[str, Any]:
@@ -196,95 +201,24 @@ def _score(path: Path, digest: str) -> tuple[str, Any]:
 
 
 def _value(found: dict[str, Any]) -> Any:
-    """Return a score as it was before it was written: private, exact, or a calibration curve."""
+    """Return a score as it was before it was written: private, exact, by group, or a calibration curve."""
+    import numpy as np
+
     from sordino.estimators.metrics import CalibrationCurve
+    from sordino.estimators.statistics import PrivateFloat
     from sordino.runs import PrivacyReport
 
     if found["privacy"] is None:
         return float(found["value"])
-    report = PrivacyReport.from_dict(found["privacy"])
-    if "groups" in found:
-        return [(line["group"], _private_number(line, report)) for line in found["groups"]]
-    if "curve" in found:
-        curve = {name: _numbers(value) for name, value in found["curve"].items()}
-        return CalibrationCurve(**curve, privacy=report, model=found.get("model", ""))
-    return _private_number(found, report)
+    report, of = PrivacyReport.from_dict(found["privacy"]), found.get("model", "")
+    if "curve" in found:  # the texts "nan" and "inf" are numbers too
+        arrays = {name: np.asarray(value, dtype=float) for name, value in found["curve"].items()}
+        curve: Any = {name: value if value.ndim else float(value) for name, value in arrays.items()}
+        return CalibrationCurve(**curve, privacy=report, model=of)
 
+    def number(line: dict[str, Any]) -> Any:
+        (low, high), constant = map(float, line["interval"]), line.get("baseline")
+        baseline = None if constant is None else (float(constant[0]), float(constant[1]))
+        return PrivateFloat(float(line["value"]), report, (low, high), None, baseline, of)
 
-def _private_number(found: dict[str, Any], report: Any) -> Any:
-    from sordino.estimators.statistics import PrivateFloat
-
-    low, high = map(float, found["interval"])
-    constant = found.get("baseline")
-    baseline = None if constant is None else (float(constant[0]), float(constant[1]))
-    return PrivateFloat(float(found["value"]), report, (low, high), None, baseline, found.get("model", ""))
-
-
-def _numbers(value: Any) -> Any:
-    """Return a number, or a list as an array of doubles; the texts "nan" and "inf" are numbers too."""
-    import numpy as np
-
-    return np.asarray(value, dtype=float) if isinstance(value, list) else float(value)
-
-
-def _ends(shape: Any) -> tuple[float, float]:
-    return float(shape.effect.min()), float(shape.effect.max())
-
-
-def _releases(report: Any) -> list[tuple[str, ...]]:
-    return [
-        (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
-        for r in report.releases
-    ]
-
-
-def _contents(model: Any) -> list[dict[str, Any]]:
-    """Return coefficients by size, or the variances of components, with the noise that is known."""
-    import numpy as np
-
-    if hasattr(model, "explained_variance_"):
-        values, names = (
-            model.explained_variance_,
-            [f"component {i}" for i in range(len(model.explained_variance_))],
-        )
-        noise = np.broadcast_to(model.eigenvalue_noise_, len(values))
-    elif hasattr(model, "coef_"):
-        coef = np.atleast_2d(model.coef_)
-        classes = [""] if len(coef) == 1 else [f"{label}: " for label in model.classes_]
-        names = [start + name for start in classes for name in _names(model, coef.shape[1])]
-        values, noise = coef.ravel(), _noise(model, coef)
-    else:
-        return []
-    order = np.argsort(-np.abs(values), kind="stable") if hasattr(model, "coef_") else np.arange(len(values))
-    return [
-        {
-            "name": names[i],
-            "value": float(values[i]),
-            "two sigma": None if noise is None else 2 * float(noise[i]),
-        }
-        for i in order
-    ]
-
-
-def _noise(model: Any, coef: Any) -> Any:
-    import numpy as np
-
-    noise = getattr(model, "coef_noise_", None)
-    if noise is None:
-        return None
-    rows = np.atleast_2d(noise)[:, : coef.shape[1]]  # the last one may be the intercept's
-    return np.broadcast_to(rows, coef.shape).ravel() if rows.shape[1] == coef.shape[1] else None
-
-
-def _names(model: Any, count: int) -> list[str]:
-    encoder = getattr(model, "encoder_", None)
-    if encoder is not None:
-        return [str(name) for name in encoder.get_feature_names_out()]
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{i}" for i in range(count)] if names is None else [str(name) for name in names]
-
-
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    noise = entry["two sigma"]
-    word = "could be noise" if noise is not None and abs(entry["value"]) <= noise else ""
-    return entry["name"], f"{entry['value']:.4g}", "" if noise is None else f"{noise:.3g}", word
+    return [(line["group"], number(line)) for line in found["groups"]] if "groups" in found else number(found)

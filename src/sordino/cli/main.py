@@ -5,13 +5,12 @@ import click
 from sordino import __version__
 from sordino.cli.account import account
 from sordino.cli.answers import evaluate, predict
-from sordino.cli.consortium import consortium
 from sordino.cli.exits import Program
 from sordino.cli.fit import audit, fit, pca, tune
 from sordino.cli.ledger import ledger
 from sordino.cli.look import inspect, report
 from sordino.cli.migrate import migrate
-from sordino.cli.party import party
+from sordino.cli.parties import consortium, party
 from sordino.cli.published import datasets, reproduce
 from sordino.cli.schema import schema
 from sordino.cli.shared import JSON, result
@@ -49,22 +48,7 @@ def demo(report: str, as_json: bool) -> None:
 
 
 for command in (
-    *(
-        init,
-        doctor,
-        completion,
-        schema,
-        split,
-        fit,
-        predict,
-        inspect,
-        evaluate,
-        report,
-        stats,
-        pca,
-        tune,
-        account,
-    ),
-    *(audit, ledger, migrate, party, consortium, datasets, reproduce),
-):
+    init, doctor, completion, schema, split, fit, predict, inspect, evaluate, report, stats, pca, tune,
+    account, audit, ledger, migrate, party, consortium, datasets, reproduce,
+):  # fmt: skip
     main.add_command(command)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from sordino.cli.shared import JSON, document
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, SordinoError
 
 
 @click.command()
@@ -20,14 +20,24 @@ def migrate(files: tuple[str, ...], as_json: bool) -> None:
     """Bring models, ledgers, reports, schemas and plans in FILE... up to the formats of this version.
 
     A file that is up to date is left alone. What changes is copied to FILE.vNUMBER.bak before. A ledger may
-    be a postgresql:// URL; its owner makes the copy.
+    be a postgresql:// URL; its owner makes the copy. A file that is refused does not stop the others: the
+    status is that of the first one.
     """
-    found = [{"file": file, "kind": (told := _migrate_one(file))[0], "done": told[1]} for file in files]
+    found, refused = [], []
+    for file in files:
+        try:
+            kind, done = _migrate_one(file)
+        except SordinoError as error:
+            refused.append(error)
+            kind, done = "refused", str(error)
+        found.append({"file": file, "kind": kind, "done": done})
     if as_json:
         document(found)
-        return
     for row in found:
-        click.echo(f"{row['file']}: {row['kind']}, {row['done']}")
+        if not as_json and (row["kind"] != "refused" or len(files) > 1):
+            click.echo(f"{row['file']}: {row['kind']}, {row['done']}")
+    if refused:
+        raise refused[0]
 
 
 def _migrate_one(address: str) -> tuple[str, str]:

@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 
 from sordino.cli.shared import JSON, document, show_table
-from sordino.errors import SordinoError
-
-# -------------------------------------- `sordino datasets`: the public data sets that can be loaded by name
+from sordino.errors import DataNotFoundError, MissingExtraError, SordinoError
 
 
 @click.command()
@@ -19,32 +17,18 @@ from sordino.errors import SordinoError
 def datasets(name: str | None, as_json: bool) -> None:
     """List the public data sets of `sordino.datasets.load`, or describe the one called NAME."""
     from sordino.datasets import REGISTRY
-    from sordino.errors import DataNotFoundError
 
     if name is not None and name not in REGISTRY:
         raise DataNotFoundError(f"There is no data set {name!r}. Known are: {', '.join(REGISTRY)}.")
     chosen = REGISTRY.values() if name is None else [REGISTRY[name]]
     if as_json:
-        document(
-            [
-                {
-                    "name": d.name,
-                    "title": d.title,
-                    "task": d.task,
-                    "shapes": dict(d.shapes),
-                    "licence": d.licence,
-                }
-                for d in chosen
-            ]
-        )
+        keys = ("name", "title", "task", "shapes", "licence")
+        document([{key: getattr(d, key) for key in keys} for d in chosen])
     elif name is not None:
         click.echo(REGISTRY[name].describe())
     else:
         rows = [(d.name, " x ".join(f"{n:,}" for n in d.shapes["train"]), d.task) for d in chosen]
         show_table(("name", "training rows x columns", "task"), rows)
-
-
-# ---------------------------------------------------- `sordino reproduce`: the published tables beside ours
 
 
 @click.command()
@@ -75,11 +59,16 @@ def reproduce(
     A NAME is a table of the list (`--list`). Each writes its results (JSON), a page (Markdown) and a
     figure. A table whose data are not found is named and left out.
     """
-    from sordino.literature.reproduce import TABLES
+    from sordino.literature.reproduce import TABLES, table_named
 
     if listing:
         for known in sorted(TABLES):
-            click.echo(f"{known:18} {_about(known)}")
+            try:
+                table = table_named(known)
+                words = f"{table.source} [data: {', '.join(table.needs) or 'made on the spot'}]"
+            except MissingExtraError as error:  # why it cannot be run here
+                words = str(error)
+            click.echo(f"{known:18} {words}")
         return
     if everything == bool(names):
         raise click.UsageError("Name tables, or say --all; --list names them.")
@@ -89,21 +78,8 @@ def reproduce(
         raise click.exceptions.Exit(0 if everything else 1)
 
 
-def _about(name: str) -> str:
-    """Return the source of a table and the data it needs, or why it cannot be run here."""
-    from sordino.errors import MissingExtraError
-    from sordino.literature.reproduce import table_named
-
-    try:
-        table = table_named(name)
-    except MissingExtraError as error:
-        return str(error)
-    return f"{table.source} [data: {', '.join(table.needs) or 'made on the spot'}]"
-
-
 def _run(name: str, folder: Path, quick: bool, jobs: int) -> bool:
     """Run one table; tell whether its data and packages were found."""
-    from sordino.errors import DataNotFoundError, MissingExtraError
     from sordino.literature.reproduce import reproduce as run
 
     def say(key: str, done: int, of: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from sordino.tables.files import (
     read_matrix,
     read_names,
 )
+from sordino.tables.values import days_of, flags_of
 
 if TYPE_CHECKING:
     from sordino import Schema
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _GROWTH = 3  # bytes of memory for one of a text file, while it is read
 _COPIES = 2  # of a table's numbers, while it is read
+_NAMELESS = ("npz", "libsvm")
 
 
 def memory_for_rows(megabytes: int | None) -> int:
@@ -63,7 +64,7 @@ def convert_rows(file: DataFile, target: str | None, labels: bool, memory: int) 
     The files never have a name: the system takes their room back when this process ends, killed or not.
     """
     from sordino.execute.disk import without_name
-    from sordino.execute.disk_files import libsvm_blocks
+    from sordino.execute.disk_files import libsvm_blocks, parquet_blocks
 
     click.echo(f"{file.name} is larger than the memory for rows: it is worked on from disk.", err=True)
     path = Path(file.path)
@@ -71,7 +72,8 @@ def convert_rows(file: DataFile, target: str | None, labels: bool, memory: int) 
         blocks = _whole(file, libsvm_blocks(path, declared_features(file)))
         rows = in_words(file, lambda: without_name(blocks, memory))
         return rows, rows.target
-    rows = in_words(file, lambda: without_name(_whole(file, _features(path, target)), memory))
+    blocks = _whole(file, ((block, None) for block, _ in parquet_blocks(path, target)))
+    rows = in_words(file, lambda: without_name(blocks, memory))
     rows.names = [name for name in read_names(file) if name != target]
     if target is None:
         return rows, None
@@ -91,95 +93,46 @@ def _whole(file: DataFile, blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[
         yield block, targets
 
 
-def _features(path: Path, target: str | None) -> Any:
-    from sordino.execute.disk_files import parquet_blocks
-
-    return ((block, None) for block, _ in parquet_blocks(path, target))
+# --------------------------------------------------------------------------------- What each command reads
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The rows of a file, their targets, and their owners."""
-
-    X: Any
-    y: Any = None
-    groups: Any = None
-    by: Any = None
-
-    def __len__(self) -> int:
-        return int(self.X.shape[0])
-
-    def count_protected(self, schema: Schema | None) -> tuple[int, str]:
-        """Return how many are protected, and what one of them is: a person where owners are known."""
-        from sordino.execute.persons import number_owners
-        from sordino.tables.values import framed
-
-        owners = None if self.groups is None else number_owners(self.groups)
-        if schema is not None and schema.person is not None:
-            owners = schema.persons(framed(self.X))
-        return (len(self), "record") if owners is None else (int(owners.max(initial=-1)) + 1, "person")
-
-
-def read_whole_schema(path: Path | None) -> Schema | None:
-    """Return the schema of a file in which nothing is left blank."""
-    schema = read_schema(path)
-    if schema is not None:
-        schema.require_known()
-    return schema
-
-
-def read_schema(path: Path | None) -> Schema | None:
-    """Return the schema of a file."""
+def read_schema(path: Path | None, whole: bool = False) -> Schema | None:
+    """Return the schema of a file; ``whole`` refuses one in which something is left blank."""
     if path is None:
         return None
     from sordino import Schema
 
-    return Schema.read(path)
+    schema = Schema.read(path)
+    if whole:
+        schema.require_known()
+    return schema
 
 
 def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) -> Any:
     """Return the columns of a schema as a frame: features, and target, weights and person where asked."""
-    wanted = [*schema.features]
-    wanted += [schema.target, *schema.weighing] if target and schema.target is not None else []
-    wanted += [schema.person] if person and schema.person is not None else []
+    wanted = schema.wanted(target=target, person=person)
     if target and schema.target is None:
         raise InvalidInputError('The schema declares no target. Give one of its columns kind = "target".')
-    kinds = {column.name: kind_of(column) for column in wanted}
-    names = [column.name for column in schema.columns]
+    kinds = {column.name: column.stored for column in wanted}
+    names = None if file.header else [column.name for column in schema.columns]
     gaps = [*schema.markers, ""]
-    frame = read_frame(file, kinds, names=None if file.header else names, markers=gaps)
-    if file.kind in ("csv", "tsv"):
-        for name in (column.name for column in wanted if column.word == "date"):
-            _require_dates(file, name, frame[name], gaps)
+    frame = read_frame(file, kinds, names=names, markers=gaps)
+    if file.kind not in ("csv", "tsv"):
+        return frame
+    for name in (column.name for column in wanted if column.word == "date"):
+        said = (frame[name].notna() & ~frame[name].isin(gaps)).to_numpy()
+        odd = np.flatnonzero(said & np.isnan(days_of(name, frame[name])))
+        if len(odd):  # 31.12.2021 throughout would be a column of gaps
+            raise file.refuse(
+                f"row {odd[0] + 1 + file.header} has something else than a date in column {name!r}, declared "
+                "as dates. Write dates as 2021-12-31, or declare the column otherwise."
+            )
     return frame
-
-
-def _require_dates(file: DataFile, name: str, texts: Any, gaps: list[str]) -> None:
-    """Refuse a text that is neither a date nor a gap: 31.12.2021 throughout would be a column of gaps."""
-    import numpy as np
-
-    from sordino.tables.values import days_of
-
-    said = (texts.notna() & ~texts.isin(gaps)).to_numpy()
-    odd = np.flatnonzero(said & np.isnan(days_of(name, texts)))
-    if len(odd):
-        raise file.refuse(
-            f"row {odd[0] + 1 + file.header} has something else than a date in column {name!r}, declared as "
-            "dates. Write dates as 2021-12-31, or declare the column otherwise."
-        )
-
-
-def kind_of(column: Any) -> str:
-    """Return the type that a declared column is read as. The ids of persons stay as the file has them."""
-    word = column.kind if column.word == "target" else column.word
-    if word in ("number", "weight", "exposure"):
-        return NUMBER
-    return AS_IS if column.word == "person" else TEXT
 
 
 def to_fit(
     file: DataFile, schema: Schema | None, target: str | None, labels: bool, memory: int | None = None
-) -> Rows:
+) -> Matrix:
     """Return the rows to fit: a table with its target in it, or a matrix and its target.
 
     A matrix that needs more bytes than ``memory`` is worked on from disk.
@@ -190,7 +143,7 @@ def to_fit(
             raise InvalidInputError(
                 f"Expected no --target beside the schema, whose target is {declared!r}, got {target!r}."
             )
-        return Rows(table(file, schema, target=True))
+        return Matrix(table(file, schema, target=True))
     if memory is not None and is_large(file, memory):
         found = Matrix(*convert_rows(file, target, labels, memory))
     else:
@@ -199,38 +152,63 @@ def to_fit(
         raise InvalidInputError(
             f"{file.name} has no targets. Pass --target COLUMN, or a schema with a target."
         )
-    return Rows(_with_names(found), found.y, found.groups)
+    return Matrix(_with_names(found), found.y, found.groups)
 
 
-def to_project(file: DataFile, schema: Schema | None) -> Any:
-    """Return rows without a target."""
+def to_project(file: DataFile, schema: Schema | None) -> Matrix:
+    """Return rows without a target, and their owners where they are known."""
     if schema is not None:
-        return table(file, schema, target=False, person=False)
+        return Matrix(table(file, schema, target=False))
     found = read_matrix(file)
-    if found.groups is not None:
-        raise InvalidInputError(
-            "PCA protects records, and the file says whose record each one is. Where a record is all of a "
-            "person, leave groups out of the file."
-        )
-    return _with_names(found)
+    return Matrix(_with_names(found), None, found.groups)
 
 
-def to_predict(file: DataFile, model: Any) -> Any:
-    """Return the features that a fitted model takes, by the names it was fitted with."""
-    schema = getattr(model, "schema", None)
+def _with_names(found: Matrix) -> Any:
+    """Return a matrix with the names of its columns, if it has names: the model remembers them."""
+    if found.names is None:
+        return found.X
+    import pandas
+
+    return pandas.DataFrame(found.X, columns=list(found.names))
+
+
+def for_model(file: DataFile, model: Any, *, judge: bool, target: str | None = None) -> Matrix:
+    """Return the features that a fitted model takes, by the names it was fitted with.
+
+    To ``judge`` it, targets come with them, and owners where they are known.
+    """
+    schema, names = getattr(model, "schema", None), getattr(model, "feature_names_in_", None)
     if schema is not None:
-        return table(file, schema, target=False, person=False)
-    if file.kind in ("npz", "libsvm"):
-        return read_matrix(file, features=model.n_features_in_).X
-    names = getattr(model, "feature_names_in_", None)
-    return _without_names(file).X if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
+        frame = table(file, schema, target=judge, person=judge)
+        return Matrix(*schema.split(frame, bounded=False)) if judge else Matrix(frame)
+    if file.kind in _NAMELESS:
+        found = read_matrix(file, features=model.n_features_in_)
+        if judge and found.y is None:
+            raise InvalidInputError(f"{file.name} has no targets y.")
+        return found
+    if judge and target is None:
+        raise InvalidInputError("Expected --target, the column with the right answers.")
+    # Labels are read as texts, where a model does not have numbers for them.
+    labels = judge and hasattr(model, "classes_") and model.classes_.dtype.kind not in "biuf"
+    if names is None:
+        found = read_matrix(file, target=target, labels=labels)
+        if found.names is not None:
+            raise file.refuse(
+                "its columns have names, and the model was fitted to columns without: nobody can say which "
+                "is which. Pass the columns in the order of the fit as NPZ, or as CSV without names and "
+                "--no-header."
+            )
+        return found
+    answers = {} if target is None else {target: TEXT if labels else NUMBER}
+    frame = read_frame(file, dict.fromkeys(names, NUMBER) | answers)
+    return Matrix(frame, None if target is None else frame.pop(target).to_numpy())
 
 
 def ids_of(file: DataFile, model: Any, names: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return the columns that tell rows apart, for predictions: those asked for, or the person column."""
     schema = getattr(model, "schema", None)
     person = None if schema is None else schema.person
-    if file.kind in ("npz", "libsvm") or (not names and person is None):
+    if file.kind in _NAMELESS or (not names and person is None):
         return {}
     layout = None if schema is None or file.header else [column.name for column in schema.columns]
     known = read_names(file) if layout is None else layout
@@ -239,62 +217,16 @@ def ids_of(file: DataFile, model: Any, names: tuple[str, ...]) -> dict[str, list
     return {name: found[name].tolist() for name in wanted}
 
 
-def to_judge(file: DataFile, model: Any, target: str | None, by: str | None = None) -> Rows:
-    """Return test records with their targets, for a fitted model, and the subgroups of a column."""
-    schema = getattr(model, "schema", None)
-    if schema is not None:
-        frame = table(file, schema, target=True)
-        X, y, groups = schema.split(frame, bounded=False)
-        return Rows(X, y, groups, None if by is None else _subgroups(schema, X, by))
-    if by is not None:
-        raise InvalidInputError("--by needs a model with a schema, which declares the levels of the column.")
-    if file.kind in ("npz", "libsvm"):
-        found = read_matrix(file, features=model.n_features_in_)
-        if found.y is None:
-            raise InvalidInputError(f"{file.name} has no targets y.")
-        return Rows(found.X, found.y, found.groups)
-    if target is None:
-        raise InvalidInputError("Expected --target, the column with the right answers.")
-    labels = hasattr(model, "classes_") and model.classes_.dtype.kind not in "biuf"  # else a file's numbers
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        found = _without_names(file, target, labels)
-        return Rows(found.X, found.y)
-    kinds = dict.fromkeys(names, NUMBER) | {target: TEXT if labels else NUMBER}
-    frame = read_frame(file, kinds)
-    y = frame.pop(target).to_numpy()
-    return Rows(frame, y)
-
-
-def _subgroups(schema: Schema, X: Any, by: str) -> dict[str, Any]:
+def subgroups(model: Any, X: Any, by: str) -> dict[str, Any]:
     """Return a column with its declared levels; those of a flag are yes and no."""
+    schema = getattr(model, "schema", None)
+    if schema is None:
+        raise InvalidInputError("--by needs a model with a schema, which declares the levels of the column.")
     column = next((c for c in schema.features if c.name == by), None)
-    levels = ["yes", "no"] if getattr(column, "word", "") == "flag" else getattr(column, "levels", None)
-    if not levels:
-        raise InvalidInputError(f"--by {by}: the schema has no feature of this name that declares levels.")
-    if levels == ["yes", "no"] and column is not None and column.word == "flag":
-        from sordino.tables.values import flags_of
-
+    if getattr(column, "word", "") == "flag":
         flags = flags_of(X[by])
-        return {by: (np.where(flags == 1, "yes", np.where(flags == 0, "no", "")).astype(object), levels)}
+        words = np.where(flags == 1, "yes", np.where(flags == 0, "no", "")).astype(object)
+        return {by: (words, ["yes", "no"])}
+    if not getattr(column, "levels", None):
+        raise InvalidInputError(f"--by {by}: the schema has no feature of this name that declares levels.")
     return {by: (X[by].to_numpy(), column)}
-
-
-def _without_names(file: DataFile, target: str | None = None, labels: bool = False) -> Matrix:
-    """Return a matrix for a model that knows its columns by their order; names would not be looked at."""
-    found = read_matrix(file, target=target, labels=labels)
-    if found.names is not None:
-        raise file.refuse(
-            "its columns have names, and the model was fitted to columns without: nobody can say which is "
-            "which. Pass the columns in the order of the fit as NPZ, or as CSV without names and --no-header."
-        )
-    return found
-
-
-def _with_names(found: Any) -> Any:
-    """Return a matrix with the names of its columns, if it has names: the model remembers them."""
-    if found.names is None:
-        return found.X
-    import pandas
-
-    return pandas.DataFrame(found.X, columns=list(found.names))

@@ -16,14 +16,15 @@ from sordino.cli.shared import (
     LEDGER,
     OUTPUT,
     TERMS,
-    UNBOOKED,
-    check_booking,
+    all_of,
     data_file,
     document,
     guarantee,
     require_writable,
     result,
     show_table,
+    take_budget,
+    tell_unbooked,
 )
 from sordino.errors import SchemaError
 
@@ -38,20 +39,29 @@ def schema() -> None:
     """Say what the columns of a table mean, before any record is read."""
 
 
-def _kind(option: str, kind: str, words: str) -> Any:
-    return click.option(f"--{option}", kind, multiple=True, metavar="COLUMN", help=words)
+KINDS = {
+    "number": "A column of numbers; may be given often.",
+    "category": "A column of categories.",
+    "ordinal": "A column of levels in an order.",
+    "flag": "A column of yes and no.",
+    "date": "A column of dates.",
+    "text": "A column of words.",
+    "ignored": "A column to leave out.",
+}
 
 
 @schema.command()
 @DATA
-@_kind("number", "number", "A column of numbers; may be given often.")
-@_kind("category", "category", "A column of categories.")
-@_kind("flag", "flag", "A column of yes and no.")
-@_kind("date", "date", "A column of dates.")
-@_kind("text", "text", "A column of words.")
+@all_of(
+    *(
+        click.option(
+            f"--{'ignore' if kind == 'ignored' else kind}", kind, multiple=True, metavar="COLUMN", help=words
+        )
+        for kind, words in KINDS.items()
+    )
+)
 @click.option("--target", metavar="COLUMN", help="The column to predict.")
 @click.option("--person", metavar="COLUMN", help="The column that says whose record it is.")
-@_kind("ignore", "ignored", "A column to leave out.")
 @click.option("--rest", default="", help="The kind of all other columns; blank by default.")
 @click.option("--output", type=OUTPUT, help="A TOML file; else print.")
 @FORCE
@@ -70,11 +80,10 @@ def draft(
 
     Of a CSV file only the first row is read, of Parquet and Arrow files the stored types as well: no record.
     """
-    from sordino.saving.files import replace_file
     from sordino.tables import draft_schema
+    from sordino.tables.files import replace_file
 
-    if output is not None:
-        require_writable(output, force)
+    require_writable(force, output)
     file = data_file(data, how)
     kinds = {column: kind for kind, columns in how.items() for column in columns}
     kinds |= {name: kind for name, kind in ((target, "target"), (person, "person")) if name is not None}
@@ -112,11 +121,6 @@ def show_schema(schema: Path, as_json: bool) -> None:
 def check(
     schema: Path,
     data: str | None,
-    epsilon: float | None,
-    delta: float | None,
-    relation: str,
-    ledger: str | None,
-    dataset: str | None,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -130,37 +134,36 @@ def check(
     from sordino.cli.rows import table
     from sordino.tables import value_shares
     from sordino.tables.files import read_names
-    from sordino.tables.values import check_names
 
     found = Schema.read(schema)
     file = None if data is None else data_file(data, how)
     if file is not None and file.header:
-        needed = tuple(column.name for column in found.features)
-        check_names(tuple(read_names(file)), needed, frozenset(column.name for column in found.columns))
+        found.check_names(read_names(file))
     shares = None
-    if epsilon is not None and not found.unknown:
+    if how["epsilon"] is not None and not found.unknown:
         if file is None:
             raise click.UsageError("--epsilon pays for a look at the records: pass DATA.")
-        booked = dict(zip(("ledger", "dataset_id"), check_booking(ledger, dataset), strict=True))
-        records = table(file, found, target=found.target is not None)
-        shares = value_shares(found, records, epsilon, delta, relation=relation, **booked)
+        budget = take_budget(how)
+        shares = value_shares(found, table(file, found, target=found.target is not None), **budget)
+        tell_unbooked(budget)
     if as_json:
-        document({**_summary(found), **({} if shares is None else _told(shares))})
+        told: dict[str, Any] = {}
+        if shares is not None:
+            told = {"shares": shares._asdict(), "privacy": shares.privacy.to_dict()}
+            del told["shares"]["privacy"]
+        document({**_summary(found), **told})
     if found.unknown:
         blank = ", ".join(f"{column.name} ({column.unknown})" for column in found.unknown)
-        raise SchemaError(f"Not declared yet: {blank}. Fill in, or pay for it: sordino schema learn.")
+        place = f"{schema.stem}-learned.toml"
+        pay = f"sordino schema learn {schema} {data or 'DATA'} --epsilon 0.5 --output {place}"
+        raise SchemaError(f"Not declared yet: {blank}. Fill in the blanks, or pay for them: {pay}")
     if not as_json:
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
         if shares is not None:
             lines = zip(shares.columns, shares.outside, shares.missing, strict=True)
-            told = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
-            show_table(("column", "clipped or other", "missing"), told)
+            rows = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
+            show_table(("column", "clipped or other", "missing"), rows)
             click.echo(f"Noise: {shares.noise:.2%} (one deviation). {guarantee(shares.privacy)}.")
-
-
-def _told(shares: Any) -> dict[str, Any]:
-    found = {key: value for key, value in shares._asdict().items() if key != "privacy"}
-    return {"shares": found, "privacy": shares.privacy.to_dict()}
 
 
 @schema.command()
@@ -171,19 +174,7 @@ def _told(shares: Any) -> dict[str, Any]:
 @click.option("--output", type=OUTPUT, required=True, help="Where the completed schema is written.")
 @FORCE
 @JSON
-def learn(
-    schema: Path,
-    data: str,
-    epsilon: float,
-    delta: float | None,
-    relation: str,
-    ledger: str | None,
-    dataset: str | None,
-    output: Path,
-    force: bool,
-    as_json: bool,
-    **how: Any,
-) -> None:
+def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **how: Any) -> None:
     """Pay EPSILON for the bounds and levels that SCHEMA leaves blank, and write the completed schema.
 
     Bounds are private quantiles, levels are values whose noisy count exceeds a threshold. It is the first
@@ -191,42 +182,26 @@ def learn(
     """
     from sordino import Schema
     from sordino.cli.rows import table
-    from sordino.ledger import Ledger
-    from sordino.saving.files import replace_file
     from sordino.tables import learn_schema
+    from sordino.tables.files import replace_file
 
-    require_writable(output, force)
-    booked = check_booking(ledger, dataset)
-    if delta is None and ledger is not None:  # fits need most of what the budget has
-        with Ledger.open(ledger) as book:
-            delta = min(1e-5, book.policy(str(dataset)).delta / 10) or None
-    blank = Schema.read(schema)
+    require_writable(force, output)
+    budget, blank = take_budget(how), Schema.read(schema)
     records = table(data_file(data, how), blank, target=blank.target is not None)
-    found, report = learn_schema(
-        blank, records, epsilon, delta, relation=relation, ledger=booked[0], dataset_id=booked[1],
-        tell=lambda words: click.echo(words, err=True),
-    )  # fmt: skip
+    found, report = learn_schema(blank, records, **budget, tell=lambda words: click.echo(words, err=True))
     replace_file(output, found.to_toml().encode())
     if as_json:
         document({**_summary(found), "privacy": report.to_dict(), "output": output})
         return
     _print(found)
     click.echo(f"{output}: {guarantee(report)}. It counts once, on top of what is fitted.")
-    if booked[0] is None:
-        click.echo(UNBOOKED, err=True)
+    tell_unbooked(budget)
+    click.echo(f"Next: sordino fit {data} --schema {output} --epsilon 1 --output MODEL")
 
 
 def _summary(found: Schema) -> dict[str, Any]:
-    from sordino.tables.schema import describe_column
-
     columns = [
-        {
-            "name": column.name,
-            "kind": column.word,
-            "declares": describe_column(column),
-            "blank": column.unknown,
-        }
-        for column in found.columns
+        {"name": c.name, "kind": c.word, "declares": c.describe(), "blank": c.unknown} for c in found.columns
     ]
     return {
         "digest": found.digest,
@@ -237,9 +212,7 @@ def _summary(found: Schema) -> dict[str, Any]:
 
 
 def _print(found: Schema) -> None:
-    from sordino.tables.schema import describe_column
-
-    rows = [(c.name, c.word, describe_column(c), getattr(c, "source", "")) for c in found.columns]
+    rows = [(c.name, c.word, c.describe(), getattr(c, "source", "")) for c in found.columns]
     show_table(("column", "kind", "declares", "source"), rows)
     if found.learned:
         paid = "; ".join(f"{price} ({price.status})" for price in found.learned)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import math
 import os
@@ -16,10 +15,10 @@ import click
 
 from sordino.errors import InvalidInputError
 
-# ----------------------------------------------------------------------------------------------------------
-# Where commands write: never onto a file that they read, nor twice onto one place, whatever was forced.
+# ------------ Where commands write: never onto a file that they read, nor twice onto one place, though forced
 
 CONFIG = "sordino.config"  # where a context keeps the path of its configuration
+RUNNING = "sordino.running"  # and that of the command that was typed
 _OUTPUTS = ("output", "report", "train", "test")
 _ADDRESSES = ("data", "ledger")  # texts: a path, standard input, or a URL
 _BESIDE = ("", "-wal", "-shm", "-journal")  # files of one ledger
@@ -37,13 +36,16 @@ def guard(command: click.Command) -> None:
 
     @functools.wraps(run)
     def guarded(*words: Any, **chosen: Any) -> Any:
-        require_apart(chosen, click.get_current_context().meta.get(CONFIG))
+        context = click.get_current_context()
+        context.meta[RUNNING] = context
+        require_apart(chosen, context.meta.get(CONFIG))
         return run(*words, **chosen)
 
     command.callback = guarded
 
 
 def require_apart(chosen: dict[str, Any], config: Path | None = None) -> None:
+    """Refuse an output that is an input, or another output."""
     taken = list(_inputs({**chosen, "config": chosen.get("config", config)}))
     for key in _OUTPUTS:
         if chosen.get(key) is None:
@@ -105,20 +107,25 @@ def _load(ctx: click.Context, param: click.Parameter, path: Path | None) -> None
         text = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path.name} is no TOML file: {error}") from None
-    commands, own = _commands(ctx), _keys(ctx.command)
+    root = ctx.find_root().command  # a shared key or a table may belong to another command
+    commands = dict(root.commands) if isinstance(root, click.Group) else {ctx.info_name or "": ctx.command}
     shared = {key: value for key, value in text.items() if not isinstance(value, dict)}
-    _refuse_unknown(path, "", shared, {key for command in commands.values() for key in _keys(command)})
     tables = {key: value for key, value in text.items() if isinstance(value, dict)}
-    for name, table in tables.items():
-        if name not in commands:
+    every = {key for command in commands.values() for key in _keys(command)}
+    for name, table in {"": shared, **tables}.items():
+        if name and name not in commands:
             raise click.UsageError(
                 f"{path.name}: [{name}] is no command. A table is called as one of: {', '.join(commands)}."
             )
-        _refuse_unknown(path, f"[{name}] ", table, _keys(commands[name]))
-    known = {param.name: param for param in ctx.command.params}
+        known = _keys(commands[name]) if name else every
+        unknown = sorted(key for key in table if _key(key) not in known)
+        if unknown:
+            where, names = f"[{name}] " if name else "", ", ".join(sorted(known))
+            raise click.UsageError(f"{path.name}: {where}{unknown[0]!r} is no option. Known are: {names}.")
+    own, options = _keys(ctx.command), {param.name: param for param in ctx.command.params}
     both = {**shared, **tables.get(ctx.info_name or "", {})}
     said = {own[_key(key)]: (key, value) for key, value in both.items() if _key(key) in own}
-    said = {name: _check_value(path, key, value, known[name]) for name, (key, value) in said.items()}
+    said = {name: _check_value(path, key, value, options[name]) for name, (key, value) in said.items()}
     ctx.default_map = {**(ctx.default_map or {}), **said}
 
 
@@ -130,19 +137,6 @@ def _keys(command: click.Command) -> dict[str, Any]:
     """Return the names in a file, which are those on the command line, with those of the parameters."""
     named = {_key(word): p.name for p in command.params for word in (*p.opts, *p.secondary_opts)}
     return {key: name for key, name in named.items() if key != "config"}
-
-
-def _refuse_unknown(path: Path, where: str, values: dict[str, Any], known: Any) -> None:
-    unknown = sorted(key for key in values if _key(key) not in known)
-    if unknown:
-        names = ", ".join(sorted(known))
-        raise click.UsageError(f"{path.name}: {where}{unknown[0]!r} is no option. Known are: {names}.")
-
-
-def _commands(ctx: click.Context) -> dict[str, click.Command]:
-    """Return all commands by their names: a shared key or a table may belong to another one."""
-    root = ctx.find_root().command
-    return dict(root.commands) if isinstance(root, click.Group) else {ctx.info_name or "": ctx.command}
 
 
 def _check_value(path: Path, key: str, value: Any, option: Any) -> Any:
@@ -161,18 +155,7 @@ def read_settings(ctx: click.Context) -> dict[str, Any]:
     """Return the options of this run as they were in force, without addresses that may hold secrets."""
     names = {name: key for key, name in _keys(ctx.command).items() if key not in (*SECRET, *_UNSAID)}
     said = {names[k]: v for k, v in ctx.params.items() if k in names and v not in (None, (), False)}
-    return {key: _plain(said[key]) for key in sorted(said)}
-
-
-def digest(values: dict[str, Any]) -> str:
-    """Return a hash of the options of a run."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [_plain(entry) for entry in value]
-    return value if isinstance(value, (str, int, float, bool)) else str(value)
+    return {key: plain(said[key]) for key in sorted(said)}
 
 
 # ---------------------------------------------------------------------- Options that several commands share
@@ -213,30 +196,19 @@ class _Budget(click.ParamType):  # type: ignore[type-arg]
             pass
         from sordino import Risk
 
-        known = {
-            pair.partition("=")[0].strip(): value_of(pair.partition("=")[2]) for pair in value.split(",")
-        }
+        pairs = (pair.partition("=") for pair in value.split(","))
         try:
-            return Risk(**{key: float(number) for key, number in known.items()})
+            return Risk(**{key.strip(): float(number) for key, _, number in pairs})
         except (TypeError, ValueError):
             self.fail(f"{value!r} is neither a number nor a risk, such as max_advantage=.1.", param, ctx)
 
 
 METRIC = _MetricName()
-AMOUNT = _Budget()
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-UNBOOKED = "Note: booked on no ledger, so nobody adds it to what else is released."
-OWN_OPTIONS = {
-    "epsilon": "--epsilon",
-    "delta": "--delta",
-    "relation": "--relation",
-    "ledger": "--ledger",
-    "dataset_id": "--dataset",
-    "schema": "--schema",
-}
+OWN_OPTIONS = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "ledger", "schema")}
+OWN_OPTIONS["dataset_id"] = "--dataset"
 """Parameters of models that `--set` and `--grid` leave alone, and the options that set them."""
-REPORT = click.option("--report", type=OUTPUT, help="Also write the page of `sordino report` here.")
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
 
 
@@ -285,20 +257,22 @@ SCHEMA = click.option(
     "--schema", type=click.Path(path_type=Path), help="What the columns mean (TOML), from `sordino schema`."
 )
 TARGET = click.option("--target", help="The column to predict, where there is no schema.")
+RELATION = click.option(
+    "--relation",
+    type=click.Choice(("add-remove", "replace-one")),
+    default="add-remove",
+    show_default=True,
+    help="What neighbours are.",
+)
 EPSILON = click.option(
     "--epsilon",
-    type=AMOUNT,
+    type=_Budget(),
     required=True,
     help="The privacy loss that may be spent, or a risk: max_advantage=.1, max_posterior=.6.",
 )
 TERMS = all_of(
     click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n))."),
-    click.option(
-        "--relation",
-        default="add-remove",
-        show_default=True,
-        help="What neighbours are: add-remove or replace-one.",
-    ),
+    RELATION,
 )
 BUDGET = all_of(EPSILON, TERMS)
 LEDGER = all_of(
@@ -320,23 +294,39 @@ def data_file(data: str, options: dict[str, Any]) -> Any:
     return DataFile(data, kind, header=not without, sure=sure, **how)
 
 
-def check_booking(ledger: str | None, dataset: str | None) -> tuple[str | None, str | None]:
-    """Return the ledger and the data set, of which none or both are given."""
+def open_ledger(address: str, create: bool = False) -> Any:
+    """Return a ledger for a ``with`` statement."""
+    from sordino.ledger import Ledger
+
+    return Ledger.open(address, create=create)
+
+
+def take_budget(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the budget, and where it is booked, out of ``options``, and return it for a call.
+
+    A ledger or a data set that is not there is refused before data is read; no ledger is made.
+    """
+    ledger, dataset = options.pop("ledger"), options.pop("dataset")
     if ledger is None and dataset is not None:
         raise click.UsageError("--dataset needs --ledger (or SORDINO_LEDGER), where the budget is.")
     if dataset is None and ledger is not None:
         raise click.UsageError("--ledger needs --dataset, the name of the data on it.")
-    if ledger is not None and dataset is not None:
+    if ledger is not None:
         require_budget(ledger, dataset)
-    return ledger, dataset
+    terms = {name: options.pop(name) for name in ("epsilon", "delta", "relation")}
+    return {**terms, "ledger": ledger, "dataset_id": dataset}
 
 
 def require_budget(ledger: str, dataset: str) -> None:
-    """Refuse a ledger or a data set that is not there, before data is read; no ledger is made."""
-    from sordino.ledger import Ledger
-
-    with Ledger.open(ledger, create=False) as book:
+    """Refuse a ledger or a data set that is not there."""
+    with open_ledger(ledger) as book:
         book.policy(dataset)
+
+
+def tell_unbooked(budget: dict[str, Any]) -> None:
+    """Say that nobody adds up what was released, where no ledger does."""
+    if budget["ledger"] is None:
+        click.echo("Note: booked on no ledger, so nobody adds it to what else is released.", err=True)
 
 
 def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
@@ -361,8 +351,6 @@ def parameters(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
 
 def value_of(text: str) -> Any:
     """Return the number, flag or list that a text is in TOML, or else the text itself."""
-    import tomllib
-
     words = {"none": None, "None": None, "True": True, "False": False}
     if text in words:
         return words[text]
@@ -465,18 +453,15 @@ def tell_schema_price(report: Any) -> None:
         click.echo(report.on_top)
 
 
-def require_model_place(path: Path, force: bool, page: Path | None = None) -> None:
-    """Refuse where a model, or a page about it, could not be saved, before it is paid for."""
-    for place in (path,) if page is None else (path, page):
-        require_writable(place, force)
-
-
-def require_writable(path: Path, force: bool) -> None:
+def require_writable(force: bool, *paths: Path | None) -> None:
     """Refuse a result's place before anything is paid for the result."""
-    folder = path.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InvalidInputError(f"Cannot write {path.name!r}: {str(folder)!r} is no folder one can write to.")
-    if path.is_dir():
-        raise InvalidInputError(f"Cannot write {str(path)!r}: it is a folder.")
-    if path.exists() and not force:
-        raise InvalidInputError(f"{str(path)!r} exists. Choose another place, or pass --force.")
+    for path in (path for path in paths if path is not None):
+        folder = path.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise InvalidInputError(
+                f"Cannot write {path.name!r}: {str(folder)!r} is no folder one can write to."
+            )
+        if path.is_dir():
+            raise InvalidInputError(f"Cannot write {str(path)!r}: it is a folder.")
+        if path.exists() and not force:
+            raise InvalidInputError(f"{str(path)!r} exists. Choose another place, or pass --force.")

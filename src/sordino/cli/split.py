@@ -43,11 +43,9 @@ def split(
     from sordino.cli.rows import read_schema
     from sordino.execute.persons import number_owners
     from sordino.kernel import public_generator
-    from sordino.saving.files import replace_file
-    from sordino.tables.files import packed_table, read_whole
+    from sordino.tables.files import packed_table, read_whole, replace_file
 
-    for place in (train, test):
-        require_writable(place, force)
+    require_writable(force, train, test)
     if not 0 < share < 1:
         raise click.UsageError("--share is between 0 and 1.")
     declared, file = read_schema(schema), data_file(data, how)

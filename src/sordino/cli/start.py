@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -20,6 +21,7 @@ from sordino.cli.shared import (
     JSON,
     data_file,
     document,
+    open_ledger,
     require_apart,
     require_writable,
     show_table,
@@ -53,31 +55,47 @@ def init(
 
     It reads the names of the columns and no record. What is not given is asked for in a terminal.
     """
-    from sordino.kernel import Relation
-    from sordino.ledger import BudgetPolicy, Ledger
-    from sordino.saving.files import replace_file
-    from sordino.tables import draft_schema
+    import tomli_w
 
-    data = data or click.prompt("The file of records (CSV, Parquet, Arrow)")
-    target = told.pop("target") or click.prompt("The column to predict", default="", show_default=False)
-    if epsilon is None:
-        epsilon = float(click.prompt("Epsilon of everything ever released", type=float, default=3.0))
+    from sordino.kernel import Relation
+    from sordino.ledger import BudgetPolicy
+    from sordino.tables import draft_schema
+    from sordino.tables.files import replace_file
+
+    target = told.pop("target")
+    try:
+        data = data or click.prompt("The file of records (CSV, Parquet, Arrow)")
+        target = target or click.prompt("The column to predict", default="", show_default=False)
+        if epsilon is None:
+            epsilon = float(click.prompt("Epsilon of everything ever released", type=float, default=3.0))
+    except click.Abort:
+        if sys.stdin.isatty():  # Ctrl-C
+            raise
+        wanted = f"sordino init {data or 'DATA'} --target COLUMN --epsilon 3"
+        raise click.UsageError(f"Nobody can be asked here. Type: {wanted}") from None
+    if not math.isfinite(epsilon):
+        raise InvalidInputError(
+            f"Expected a finite epsilon, got {epsilon}: a budget without end protects nobody."
+        )
     person, delta = told.pop("person"), told.pop("delta")
     name = told.pop("dataset") or Path(data).name.partition(".")[0]
     schema, config = Path(f"{name}.toml"), Path(f"{name}.run.toml")
     for place in (schema, config):
         require_apart({"data": data, "output": place})
-        require_writable(place, force)
+    require_writable(force, schema, config)
     kinds = {column: kind for column, kind in ((target, "target"), (person, "person")) if column}
     draft = draft_schema(data_file(data, told), kinds=kinds)
     policy = BudgetPolicy(epsilon, delta, Relation.ADD_REMOVE, "person" if person else "record")
-    with Ledger.open(ledger) as book:
+    with open_ledger(ledger, create=True) as book:
         book.create(name, policy)
     replace_file(schema, draft.encode())
-    replace_file(config, _run_file(data, name, ledger, schema, epsilon / _SHARE).encode())
+    fit = {"data": data, "schema": str(schema), "epsilon": epsilon / _SHARE, "output": f"{name}.sordino"}
+    said = tomli_w.dumps({"ledger": ledger, "dataset": name, "fit": fit})
+    head = "# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n"
+    replace_file(config, f"{head}{said}".encode())
     model = f"{name}.sordino"
     steps = [
-        f"Fill in the blanks of {schema}, then: sordino schema check {schema}",
+        f"Fill in the blanks of {schema}, then: sordino schema check {schema} {data}",
         f"sordino fit --config {config}",
         f"sordino report {model} --ledger {ledger} --dataset {name} --output {name}.html",
     ]
@@ -88,14 +106,6 @@ def init(
         f"{name}: epsilon {epsilon:g}, delta {delta:g} per {policy.unit} on {ledger}. No record was read."
     )
     click.echo("Next:\n" + "\n".join(f"  {i}. {step}" for i, step in enumerate(steps, 1)))
-
-
-def _run_file(data: str, name: str, ledger: str, schema: Path, epsilon: float) -> str:
-    import tomli_w
-
-    fit = {"data": data, "schema": str(schema), "epsilon": epsilon, "output": f"{name}.sordino"}
-    body = tomli_w.dumps({"ledger": ledger, "dataset": name, "fit": fit})
-    return f"# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n{body}"
 
 
 # ------------------------------------------------------------------------------------------ `sordino doctor`
@@ -111,7 +121,7 @@ def doctor(ledger: str | None, as_json: bool) -> None:
 
     Status 1 where something is wrong; its line ends with the command that mends it.
     """
-    found = [*_versions(), _noise(), _machine_code(), *_extras(), _gpu()]
+    found = [*_versions(), *_machine(), *_extras()]
     if ledger is not None:
         found.append(_ledger(ledger))
     if as_json:
@@ -146,53 +156,43 @@ def _versions() -> Iterator[Finding]:
         yield name, well, here if well else f"{here} does not suit: pip install '{line}'"
 
 
-def _noise() -> Finding:
+def _machine() -> Iterator[Finding]:
+    """Look at noise, at the place of compiled code, and at a GPU."""
+    from sordino.kernel.arrays import _folders
     from sordino.kernel.noise import sources_differ
 
     apart = sources_differ()
     words = "keys of the operating system, no two alike" if apart else "two sources drew alike: use no result"
-    return "noise", apart, words
-
-
-def _machine_code() -> Finding:
-    from sordino.kernel.machine_code import _folders
-
-    places = [folder for folder in _folders("sordino.kernel.pull") if _can_hold(folder)]
-    if places:
-        return "compiled code", True, f"kept in {places[0].parents[1]}"
-    return "compiled code", False, "no place to keep it, each process compiles: export SORDINO_CACHE=FOLDER"
-
-
-def _can_hold(folder: Path) -> bool:
-    there = next(place for place in (folder, *folder.parents) if place.exists())
-    return os.access(there, os.W_OK | os.X_OK)
+    yield "noise", apart, words
+    for folder in _folders("sordino.kernel.query"):
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        if os.access(there, os.W_OK | os.X_OK):
+            yield "compiled code", True, f"kept in {folder.parents[1]}"
+            break
+    else:
+        words = "no place to keep it, each process compiles: export SORDINO_CACHE=FOLDER"
+        yield "compiled code", False, words
+    try:
+        cuda = import_module("torch").cuda
+        words = "none; networks are trained on the processor"
+        yield "GPU", True, cuda.get_device_name(0) if cuda.is_available() else words
+    except ImportError:
+        yield "GPU", True, "not looked for: torch is not installed"
 
 
 def _extras() -> Iterator[Finding]:
     modules = {"tables": "pandas", "save": "skops", "torch": "torch", "dask": "dask", "flower": "flwr"}
     modules |= {"mpc": "mpyc", "postgres": "psycopg", "onnx": "skl2onnx", "transformers": "transformers"}
     for extra, module in modules.items():
+        words = f"not installed; if wanted: pip install 'sordino[{extra}]'"
         with suppress(metadata.PackageNotFoundError):
-            yield f"extra {extra}", True, f"{module} {metadata.version(module)}"
-            continue
-        yield f"extra {extra}", True, f"not installed; if wanted: pip install 'sordino[{extra}]'"
-
-
-def _gpu() -> Finding:
-    try:
-        torch = import_module("torch")
-    except ImportError:
-        return "GPU", True, "not looked for: torch is not installed"
-    if not torch.cuda.is_available():
-        return "GPU", True, "none; networks are trained on the processor"
-    return "GPU", True, torch.cuda.get_device_name(0)
+            words = f"{module} {metadata.version(module)}"
+        yield f"extra {extra}", True, words
 
 
 def _ledger(address: str) -> Finding:
-    from sordino.ledger import Ledger
-
     try:
-        with Ledger.open(address, create=False) as book:
+        with open_ledger(address) as book:
             book.verify()
             return "ledger", True, f"{len(book.datasets())} data sets, every reservation adds up"
     except SordinoError as error:

@@ -103,10 +103,16 @@ class Dataset:
         return "\n".join(head + [f"{key}: {value}" for key, value in facts.items()])
 
 
-def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _frozen(entry) for key, entry in value.items()}
-    return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value
+def read_resource(package: str, name: str) -> dict[str, Any]:
+    """Return a TOML file of a package, its arrays as tuples."""
+
+    def frozen(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: frozen(entry) for key, entry in value.items()}
+        return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+    made: dict[str, Any] = frozen(tomllib.loads(resources.files(package).joinpath(name).read_text("utf-8")))
+    return made
 
 
 def _column(name: str, *declared: Any) -> Number | Category:
@@ -119,7 +125,7 @@ def _column(name: str, *declared: Any) -> Number | Category:
 
 
 def _dataset(name: str, row: dict[str, Any]) -> Dataset:
-    values = {"folder": name} | {key: _frozen(value) for key, value in row.items()}
+    values = {"folder": name} | row
     shapes = {part: values.pop(part) for part in ("train", "validation", "test") if part in values}
     values["files"] = tuple(DataFile(**file) for file in values.get("files", ()))
     values["targets"] = {key: Target(**target) for key, target in values.get("targets", {}).items()}
@@ -132,7 +138,7 @@ def _dataset(name: str, row: dict[str, Any]) -> Dataset:
 
 
 def _read_registry() -> dict[str, Dataset]:
-    rows = tomllib.loads(resources.files("sordino.datasets").joinpath("registry.toml").read_text("utf-8"))
+    rows = read_resource("sordino.datasets", "registry.toml")
     # A row "like" another takes what it does not say itself from that one.
     whole = {name: {**rows.get(row.pop("like", ""), {}), **row} for name, row in rows.items()}
     return {name: _dataset(name, row) for name, row in whole.items()}
@@ -147,7 +153,7 @@ Download = bool | Literal["unverified"]
 
 def roots(data_home: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
     """Return the folders that are searched, the one that downloads go to last."""
-    from sordino.kernel.machine_code import cache_folder
+    from sordino.kernel.arrays import cache_folder
 
     if data_home is not None:
         return (Path(data_home).expanduser(),)

@@ -33,7 +33,7 @@ from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, Task, run
 from sordino.runs.price import each_once
 from sordino.saving.files import model_digest
-from sordino.solvers.heavy.location import RowMeans
+from sordino.solvers import statistic
 from sordino.tables import Schema
 from sordino.values import check_count, check_flag, check_positive
 
@@ -99,9 +99,10 @@ def private_score(
     n = len(rows)
     ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), model_prices(model)
     secure = check_flag("secure_noise", secure_noise)
+    sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure)
     task = Task(
-        RowMeans(chosen.centre, chosen.radius),
-        Sample(n, rows.shape[1], Relation.parse(relation), unit, secure),
+        statistic("row-means", sample, centre=chosen.centre, radius=chosen.radius),
+        sample,
         f"private_score ({row.name})",
         public=(f"number of {unit}s: {n}", *_facts(row, limits, bool(prices)), _BY_ROW),
         learned=prices,

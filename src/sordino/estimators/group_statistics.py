@@ -28,13 +28,13 @@ from sordino.execute.persons import SharedRows, is_missing
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
-from sordino.refusals import refuse_unreadable
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.price import at_most, each_once
-from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellQuantiles, Cells, CellSums
-from sordino.tables.columns import Column, level_text
-from sordino.tables.values import codes_of, flag_of, framed, plain
-from sordino.values import check_count, check_flag, check_mapping
+from sordino.solvers import statistic
+from sordino.solvers.heavy.ranks import Cells
+from sordino.tables.columns import Column
+from sordino.tables.values import codes_of, flag_of, framed, level_text, plain
+from sordino.values import check_count, check_flag, check_mapping, refuse_unreadable
 
 # -------------- Declared cells: which level of each key a record has. Nothing here is learned from the data
 
@@ -582,9 +582,7 @@ class GroupBy:
 
         **Privacy.** One Gaussian release of sensitivity ``max(|low|, |high|)``.
         """
-        terms, limits = _terms(epsilon, delta, options), _require_bounds(bounds)
-        solver = CellSums(self.keys.size, limits, check_share("confidence", terms.confidence))
-        return self._release_table("sum", solver, terms, x, (bounds_fact(limits),), bounds)
+        return self._release_table("sum", "sums", _terms(epsilon, delta, options), x, bounds)
 
     def mean(
         self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
@@ -597,9 +595,7 @@ class GroupBy:
 
         **Privacy.** One Gaussian release of counts, sums and sums of squares.
         """
-        terms, limits = _terms(epsilon, delta, options), _require_bounds(bounds)
-        solver = CellMeans(self.keys.size, limits, check_share("confidence", terms.confidence))
-        return self._release_table("mean", solver, terms, x, (bounds_fact(limits),), bounds)
+        return self._release_table("mean", "means", _terms(epsilon, delta, options), x, bounds)
 
     def quantile(
         self,
@@ -619,24 +615,24 @@ class GroupBy:
 
         **Privacy.** One Gaussian release of counts and one of a tree of counts per group.
         """
-        terms, limits, wanted = (
-            _terms(epsilon, delta, options),
-            _require_bounds(bounds),
-            check_probabilities(q),
-        )
-        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
-        confidence = check_share("confidence", terms.confidence)
-        solver = CellQuantiles(self.keys.size, tuple(wanted.tolist()), limits, depth, confidence)
-        table = self._release_table("quantile", solver, terms, x, (bounds_fact(limits),), bounds)
+        terms, wanted = _terms(epsilon, delta, options), check_probabilities(q)
+        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
+        own = {"probabilities": tuple(wanted.tolist()), "depth": depth}
+        table = self._release_table("quantile", "cell-quantiles", terms, x, bounds, **own)
         return _spread(table, wanted, np.ndim(q) == 0)
 
     def _release_counts(self, terms: Terms) -> PrivateTable:
-        solver = CellCounts(self.keys.size, check_share("confidence", terms.confidence))
-        return self._release_table("count", solver, terms, None, ())
+        return self._release_table("count", "counts", terms)
 
     def _release_table(
-        self, name: str, solver: Any, terms: Terms, values: Any, public: tuple[str, ...], bounds: Any = None
+        self, name: str, solved: str, terms: Terms, values: Any = None, bounds: Any = None, **own: Any
     ) -> PrivateTable:
+        """Run a row of the registry; all but counts have numbers and bounds of them."""
+        public: tuple[str, ...] = ()
+        if solved != "counts":
+            own["bounds"] = _require_bounds(bounds)
+            public = (bounds_fact(own["bounds"]),)
+        own |= {"cells": self.keys.size, "confidence": check_share("confidence", terms.confidence)}
         rows, unit = self.keys.records(values), self.keys.unit
         # Of persons a row is a part, and how many parts there are is secret: no error is written for that.
         asked = terms.secure_noise
@@ -652,7 +648,7 @@ class GroupBy:
             f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"
             for k in self.keys.levels
         ]
-        task = Task(solver, sample, name, (*said, *public), notes, paid)
+        task = Task(statistic(solved, sample, **own), sample, name, (*said, *public), notes, paid)
         shared = isinstance(rows, SharedRows)
         fitted = run(task, rows if shared else executor_of(rows, None, data_norm=None), ask)
         found: Cells = fitted.result
@@ -661,7 +657,7 @@ class GroupBy:
         full = (self.keys.most or 1) if name in ("count", "sum") else 1
         numbers = (full * found.value, full * found.low, full * found.high)
         shape = self.keys.shape
-        return PrivateTable(name, names, self.keys.rows(), *numbers, shape, solver.confidence, fitted.report)
+        return PrivateTable(name, names, self.keys.rows(), *numbers, shape, terms.confidence, fitted.report)
 
     def _whose(self, n: int) -> tuple[list[str], tuple[str, ...]]:
         """Return the public facts and the notes on who counts how."""

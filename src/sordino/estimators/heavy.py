@@ -11,11 +11,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, check_noise, literature, size_facts
-from sordino.deprecation import moved_parameters
 from sordino.elsewhere import where_rows_lie
+from sordino.errors import UnsupportedError
 from sordino.estimators.linear_base import Budget, Coefficients, MarginClassifier, loss_of
 from sordino.estimators.statistics import moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
+from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Relation
 from sordino.private_estimator import Scored
 from sordino.problems.losses import Loss
@@ -24,7 +25,7 @@ from sordino.runs import Ask, Task
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import LinearFit
 from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, ProjectedGradient
-from sordino.values import check_count, check_flag, check_mapping, check_not_negative
+from sordino.values import check_count, check_flag, check_mapping, check_not_negative, moved_parameters
 
 # ----------------------------------------------------------------------- What the heavy-tailed models share
 
@@ -56,15 +57,25 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
 
     intercept_: Any
 
-    def _fit(self, X: Any, targets: Any, public: tuple[str, ...]) -> Self:
-        ask = self._ask(X.shape[0])
-        task = self._task(X.shape, ask, public, is_sparse(X))
-        rows = executor_of(X, targets, data_norm=None, intercept=task.setting.intercept)
+    def _fit(self, X: Any, targets: Any, public: tuple[str, ...], groups: Any) -> Self:
+        constant = 1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0
+        rows = executor_of(X, targets, data_norm=None, intercept=constant)
+        if groups is not None:
+            rows = SharedExecutor(rows, groups)
+            if (self.solver_options or {}).get("gradient") == "median-of-means":
+                raise UnsupportedError(
+                    "Expected gradient='norm' or 'truncated' with groups: rows of a person may lie in "
+                    "several blocks of a median of means."
+                )
+        ask, unit = self._ask(rows.population), "record" if groups is None else "person"
+        task = self._task((rows.population, X.shape[1]), ask, public, is_sparse(X), unit)
         self.n_iter_ = self._run(task, rows, ask)
         return self
 
-    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], sparse: bool) -> Task:
-        """Return the task for this number of records and columns."""
+    def _task(
+        self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], sparse: bool, unit: str
+    ) -> Task:
+        """Return the task for this number of records or persons, and columns."""
         loss, outputs = self._outputs()
         problem = Problem(
             loss,
@@ -73,7 +84,8 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
             ask.epsilon,
             ask.delta,
             outputs=outputs,
-            intercept=1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0,
+            intercept=1.0 if self.fit_intercept else 0.0,
+            unit=unit,
             ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
             moment_order=moment_order_of(self.moment_order),
             moment_bound=moment_bound_of(self.moment_bound),
@@ -83,7 +95,7 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         solver, paper = self._solver(problem), None
         if check_noise(self.noise):
             solver, paper = literature("heavy", "published_learner")(self.noise, solver, problem, ask)
-        facts = (*size_facts(problem), *public, *self._schema_facts())
+        facts = (*size_facts(problem, unit), *public, *self._schema_facts())
         prices, finish = self._schema_prices(), partial(self._finish, problem)
         return Task(solver, problem, type(self).__name__, facts, learned=prices, finish=finish, paper=paper)
 
@@ -162,11 +174,15 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
         tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> HeavyTailedRegressor:
-        """Fit the model; the budget is spent here. With a schema, X is a table with the targets in it."""
-        X, y = self._tabled_records(X, y)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> HeavyTailedRegressor:
+        """Fit the model; the budget is spent here. With a schema, X is a table with the targets in it.
+
+        With ``groups``, the owner of each row (or a person column of the schema), a person is protected and
+        counts once, with the mean of its truncated gradients over all its rows.
+        """
+        X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
-        return self._fit(X, y, ())
+        return self._fit(X, y, (), groups)
 
     def _outputs(self) -> tuple[Loss, int]:
         return loss_of(self, "numbers"), 1
@@ -206,9 +222,12 @@ class HeavyTailedClassifier(_Labels, MarginClassifier, HeavyTailedModel):
     array([False,  True])
     """
 
-    def fit(self, X: Any, y: Any = None) -> HeavyTailedClassifier:
-        """Fit the model; the budget is spent here. With a schema, X is a table with the labels in it."""
-        X, y = self._tabled_records(X, y)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> HeavyTailedClassifier:
+        """Fit the model; the budget is spent here. With a schema, X is a table with the labels in it.
+
+        ``groups`` as in :meth:`HeavyTailedRegressor.fit`.
+        """
+        X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y)
         _, targets, public = self._encode_labels(y)
-        return self._fit(X, targets, (public,))
+        return self._fit(X, targets, (public,), groups)

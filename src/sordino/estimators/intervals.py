@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,130 +19,21 @@ from sordino.estimators.linear_base import LinearModel
 from sordino.estimators.statistics import check_share
 from sordino.execute import executor_of, in_dask
 from sordino.execute.persons import mean_of_owners, number_owners
-from sordino.kernel import Curator, Full, Plan, Relation, Release, public_generator
+from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, public_norm
 from sordino.kernel.clip import clipped_matrix
-from sordino.problems.losses import label_targets
-from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix
+from sordino.problems.losses import LOSSES, label_targets
+from sordino.problems.robust import Sample, triangle
 from sordino.runs import Ask, PrivacyReport, Task, run
-from sordino.solvers.heavy.location import noise_of
-from sordino.solvers.heavy.ranks import RankQuantiles
+from sordino.solvers import statistic
+from sordino.solvers.one_step import Step
 from sordino.tables import Schema, Shape
 from sordino.tables.shapes import questions_of
 
-# Shares of the budget: of the count of sizes, and of the curvature, the least, more for each column and the
-# most; the rest is for the score.
-_SIZES, _CURVATURE = 0.02, (0.12, 0.01, 0.35)
-# The weight of the squares that ride along with the score.
-_SQUARES = 0.4
-# The clip of curvatures is the size that this share of the records has at most, as far as counts show it.
-_SHARE, _CELLS = 0.999, 4
-# Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
-# made along them, and along each the model may miss this share of what it leaves unexplained.
-_KNOWN, _MISSED = 1.0, 0.02
 # A step that moves some margin further than this leaves the curvature that it was made with (not of squares).
 _FAR = 2.5
 _MOST_COLUMNS = 64
-_DEPTH = 14  # of the tree of counts that ranks errors
 _BY_ROW = "the model, which treats each row by itself"
-_CURVATURES: dict[str, Callable[[Floats], Any]] = {
-    "squared": np.ones_like,
-    "logistic": lambda margins: 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -700, 700))),
-    "poisson": lambda margins: np.exp(np.minimum(margins, 100.0)),
-    "gamma": np.ones_like,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """A move of the weights, the covariance of its error, what the curvature hides; whether it has ends."""
-
-    moved: Floats
-    covariance: Floats
-    hidden: Floats
-    ends: bool = True
-
-
-@dataclass(frozen=True)
-class OneStep:
-    r"""One Newton step ``-H^-1 mean(g)`` from a public model, and the covariance of its error.
-
-    H is the released mean curvature, and the scores ``g_i`` are asked in the lengths ``u = H^-1/2 g``, in
-    which their errors are alike, with their squares: ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows.
-
-    No clip shortens a score: scores are as long as the declared bounds allow, ``residual`` times the longest
-    row. A shorter clip would need a count of the records beyond it; the noise of that count, ``s`` records,
-    leaves ``s longest / n`` open, more than the noise of scores of that length, which get more of the budget.
-    Curvatures are clipped by counts: what that takes matters as far as the model is off.
-
-    **Privacy.** Gaussian releases of clipped parts of the rows. A row holds the score of a
-    record, or the mean of a person's, and its curvature: functions of that record and of a public model.
-    """
-
-    span: Floats
-    norm: float
-    residual: float
-    bent: float
-
-    def plan(self, problem: Sample) -> Plan:
-        """Declare a count of sizes, the curvature and the score."""
-        least, more, most = _CURVATURE
-        curvature = min(least + more * self.span.shape[1], most)
-        shares = {
-            "sizes": (PartSizes("parts", _CELLS), _SIZES),
-            "curvature": (PartSum(), curvature),
-            "score": (PartSum(_SQUARES), 1.0 - _SIZES - curvature),
-        }
-        return problem.planned(
-            **{
-                name: Release(query, problem.gaussian(math.sqrt(1.0 / share)), Full(), mean=False)
-                for name, (query, share) in shares.items()
-            }
-        )
-
-    def run(self, curator: Curator, problem: Sample) -> Iterator[Step]:
-        """Yield the step."""
-        d, n = self.span.shape[1], problem.population
-        curved = Part(slice(d, None), self.bent * self._longest(np.eye(d)) ** 2)
-        query: Any = curator.plan.releases["sizes"].query
-        counts = np.asarray(curator.release("sizes", curved))
-        size = query.quantile(counts, _SHARE, noise_of(curator, "sizes", curved), 1.0)
-        curved = replace(curved, size=curved.size * min(1.0, 1.0 if size is None else size))
-        curvature = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
-        unsure = noise_of(curator, "curvature", curved) * (curved.size / n)
-        sizes, axes = np.linalg.eigh(curvature)
-        floor = max(_KNOWN * unsure * math.sqrt(2.0 * d), 1e-9 * float(np.abs(sizes).max()), 1e-300)
-        known = sizes > floor
-        known[-1] = True
-        sizes = np.maximum(sizes, floor)
-        root = axes[:, known].T / np.sqrt(sizes[known])[:, None]
-        score = Part(slice(0, d), self.residual * self._longest(root), root)
-        found, k = np.asarray(curator.release("score", score)) / n, len(root)
-        noise = noise_of(curator, "score", score) / n
-        mean, squares = score.size * found[:k], score.size**2 * symmetric_matrix(found[k:]) / _SQUARES
-        moved = -root.T @ mean
-        own = _shrunk(squares - np.outer(mean, mean), score.size**2 * noise / _SQUARES)
-        spread = own / n + (score.size * noise) ** 2 * np.eye(k)
-        hidden = axes[:, ~known] * math.sqrt(_MISSED * float(np.trace(own)) / k / floor)
-        tilted = 0.5 * unsure**2 * root @ (float(moved @ moved) * np.eye(d) + np.outer(moved, moved)) @ root.T
-        yield Step(moved, root.T @ (spread + tilted) @ root + hidden @ hidden.T, hidden)
-
-    def _longest(self, matrix: Floats) -> float:
-        """Return a bound of the norm of the matrix times a row in the span, its constant included."""
-        lifted = matrix @ self.span.T
-        whole, inner = (float(np.linalg.svd(part, compute_uv=False)[0]) for part in (lifted, lifted[:, :-1]))
-        return min(math.hypot(self.norm, 1.0) * whole, self.norm * inner + public_norm(lifted[:, -1]))
-
-
-def _shrunk(matrix: Floats, noise: float) -> Floats:
-    """Return a noisy covariance, nearer to a multiple of the identity as far as it differs by noise alone."""
-    size = len(matrix)
-    mean = max(float(np.trace(matrix)) / size, noise / size)
-    apart = matrix - mean * np.eye(size)
-    seen = float(np.square(apart).sum())
-    kept = max(0.0, 1.0 - 0.5 * size * (size + 1) * noise**2 / max(seen, 1e-300))
-    sizes, axes = np.linalg.eigh(mean * np.eye(size) + kept * apart)
-    return np.asarray((axes * np.maximum(sizes, 0.1 * mean)) @ axes.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,9 +178,12 @@ def intervals(
     rows, unit, largest = _influences(model, loss, span, X, y, groups)
     n = len(rows)
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    sample = Sample(n, rows.shape[1], Relation.parse(relation), unit)
+    residual, bent = largest
+    norm = float(model.data_norm_)
     task = Task(
-        OneStep(span, float(model.data_norm_), *largest),
-        Sample(n, rows.shape[1], Relation.parse(relation), unit),
+        statistic("one-step", sample, span=span, norm=norm, residual=residual, bent=bent),
+        sample,
         "intervals",
         public=(f"number of {unit}s: {n}", _BY_ROW),
         learned=model_prices(model),
@@ -387,9 +280,10 @@ def prediction_intervals(
     if groups is not None:
         errors = errors[np.unique(number_owners(groups), return_index=True)[1]]
     n, who = len(errors), "record" if groups is None else "person"
+    sample, rank = Sample(n, 1, Relation.parse(relation), who), min(share * (1.0 + 1.0 / n), 1.0)
     task = Task(
-        RankQuantiles((min(share * (1.0 + 1.0 / n), 1.0),), None, _DEPTH, share, outwards=True),
-        Sample(n, 1, Relation.parse(relation), who),
+        statistic("quantiles", sample, probabilities=(rank,), confidence=share, outwards=True),
+        sample,
         "prediction_intervals",
         public=(f"number of {who}s: {n}", _BY_ROW),
         learned=model_prices(model),
@@ -411,10 +305,11 @@ def _check_model(model: Any) -> Any:
     loss = model._loss() if isinstance(model, LinearModel) else None
     if getattr(getattr(model, "schema", None), "weighing", ()):
         raise UnsupportedError("Records with weights or exposures have no intervals: all would count alike.")
-    if loss is None or loss.name not in _CURVATURES or np.atleast_2d(model.coef_).shape[0] != 1:
+    if not hasattr(loss, "expected_curvature") or np.atleast_2d(model.coef_).shape[0] != 1:
+        known = ", ".join(name for name, one in LOSSES.items() if hasattr(one, "expected_curvature"))
         raise UnsupportedError(
-            "Expected a fitted linear or logistic model of two classes with a loss among "
-            f"{', '.join(_CURVATURES)}: others have no curvature that one step can use."
+            f"Expected a fitted linear or logistic model of two classes with a loss among {known}: others "
+            "have no curvature that one step can use."
         )
     return loss
 
@@ -500,13 +395,10 @@ def _influences(
         targets = np.clip(np.asarray(y, dtype=float), *ends)
     if len(targets) != len(rows):
         raise InvalidInputError(f"Expected one target per row, {len(rows)} of them, got {len(targets)}.")
-    bent = np.asarray(_CURVATURES[loss.name](margins))
-    own = rows @ span
-    first, second = np.triu_indices(own.shape[1])
-    squares = (
-        own[:, first] * own[:, second] * np.where(first == second, 1.0, math.sqrt(2.0))
-    )  # symmetric_list
-    influences = np.hstack([loss.residual(margins, targets)[:, None] * own, bent[:, None] * squares])
+    own, bent = rows @ span, loss.expected_curvature(margins)[:, None]
+    first, second, weights = triangle(span.shape[1])
+    squares = own[:, first] * own[:, second] * weights
+    influences = np.hstack([loss.residual(margins, targets)[:, None] * own, bent * squares])
     # Residuals are monotone in both, so their ends are at the ends of margins and targets.
     offset, reach = (
         float(np.ravel(model.intercept_)[0]),
@@ -514,7 +406,9 @@ def _influences(
     )
     corners = np.array([[offset - reach], [offset + reach]])
     largest = float(np.abs(loss.residual(corners, np.array(ends))).max())
-    steepest = 0.25 if loss.name == "logistic" else float(_CURVATURES[loss.name](corners).max())
+    # A curvature without a bound is monotone in the margin too.
+    bounded = math.isfinite(loss.curvature)
+    steepest = loss.curvature if bounded else float(loss.expected_curvature(corners).max())
     sizes = min(largest, 1e100), steepest
     if groups is None:
         return influences, "record", sizes

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.deprecation import moved_parameters
 from sordino.errors import InvalidInputError
 from sordino.estimators.linear_base import MOVED, ClassifierBase, LinearModel, LinearParameters, RegressorBase
 from sordino.problems.losses import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.solvers import solvers_with
 from sordino.solvers.descent import has_metric
-from sordino.values import among, check_count
+from sordino.values import among, check_count, moved_parameters
 
 PENALTIES = (None, "ridge", "nonconvex")
 _ALPHA = 1e-3

@@ -22,10 +22,9 @@ from sklearn.base import is_classifier
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.refusals import refusing
 from sordino.runs import PrivacyReport
 from sordino.solvers.heavy.location import NoisyMeans
-from sordino.values import among
+from sordino.values import among, refusing
 
 Estimate = tuple[float, float, float]
 

@@ -13,20 +13,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from sordino.checks import bound_fact, check_data, declared_bound, literature, remember, size_facts
-from sordino.deprecation import moved_parameters
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
+from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.covariance import PcaProblem
-from sordino.refusals import refusing
 from sordino.runs import Ask, PrivacyReport, Stream, Task
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.direct import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
 from sordino.tables.tabular import Tabular
-from sordino.values import among, check_count, check_flag, check_mapping
+from sordino.values import among, check_count, check_flag, check_mapping, moved_parameters, refusing
 
 # ------------------------------------------------------------------ What PCA checks before it sees any data
 
@@ -93,10 +92,11 @@ _NOISES = ("sound", "paper")
 class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     r"""Principal components under differential privacy.
 
-    The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. 0.15 of
-    the (squared) budget buys the mean and the mean squared norm; rows are then measured from the mean
-    and clipped at their spread, so that the rest of the budget buys the second moment with less noise. A last
-    0.05 buys the variances along the axes, of rows that only R clips.
+    The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. 0.11 of
+    the (squared) budget buys the mean and the mean squared norm, and 0.04 those of rows in a ball about that
+    mean; rows are then measured from the mean and clipped at their spread, so that the rest of the budget
+    buys the second moment with less noise. A last 0.05 buys the variances along the axes, of rows that only R
+    clips.
 
     Parameters
     ----------
@@ -131,7 +131,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     mean_, n_components_, n_samples_, n_features_in_, feature_names_in_, n_iter_
     noisy_eigenvalues_ : the released eigenvalues before the known noise was taken out of them.
     eigenvalue_noise_ : for each axis the standard deviation of ``explained_variance_`` about what the axis
-        really captures: noise, and what clipped rows may have moved.
+        really captures: noise, and what clipped rows may hide of it, whatever their law within ``data_norm``.
+        Two of them hold it; for few records or a loose ``data_norm`` they are far larger than usual errors.
     noise_edge_ : the largest eigenvalue that the noise alone would show.
     total_variance_ : the released total variance.
     privacy_ : the :class:`sordino.PrivacyReport` of the fit.
@@ -199,14 +200,21 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
-    def fit(self, X: Any, y: Any = None) -> PCA:
-        """Fit the axes; the budget is spent here. ``y`` is ignored. With a schema, X is a table."""
-        X = check_data(self, self._tabled_features(X), ensure_min_samples=2)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> PCA:
+        """Fit the axes; the budget is spent here. ``y`` is ignored. With a schema, X is a table.
+
+        With ``groups``, the owner of each row (or a person column of the schema), a person is protected and
+        counts once, with the mean over all its rows; solvers that ask mini-batches cannot do this.
+        """
+        X, groups = self._tabled_features(X, groups)
+        X = check_data(self, X, ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
-        ask = self._ask(X.shape[0])
-        task = self._task(X.shape, ask, is_sparse(X))
-        X = in_public_order(X, self.random_state) if self.solver == "oja" else X
-        self.n_iter_ = self._run(task, executor_of(X, None, task.setting.data_norm), ask)
+        X = in_public_order(X, self.random_state) if self.solver == "oja" and groups is None else X
+        rows = executor_of(X, None, declared_bound(self, "data_norm"))
+        rows = rows if groups is None else SharedExecutor(rows, groups)
+        ask, unit = self._ask(rows.population), "record" if groups is None else "person"
+        task = self._task((rows.population, X.shape[1]), ask, is_sparse(X), unit)
+        self.n_iter_ = self._run(task, rows, ask)
         return self
 
     def joint_task(self, records: int, features: int) -> Task:
@@ -220,9 +228,9 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         """Return the rows of one member, checked as ``fit`` checks them, for sums."""
         return executor_of(check_data(self, X), None, declared_bound(self, "data_norm"))
 
-    def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False) -> Task:
-        """Return the task for this number of records and columns."""
-        problem = self._problem(*shape, ask, sparse)
+    def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False, unit: str = "record") -> Task:
+        """Return the task for this number of records or persons, and columns."""
+        problem = replace(self._problem(*shape, ask, sparse), unit=unit)
         options = Options.of(check_mapping("solver_options", self.solver_options), max_iter=self.max_iter)
         if self.noise == "paper":
             solver, paper = literature("pca", "published")(self.solver, problem, options, ask)
@@ -240,7 +248,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         plan is made for chunks of the size of the first one.
         """
         stream = getattr(self, "_stream", None)
-        rows = self._tabled_features(X) if stream is None else self._rows(X)
+        self._refuse_persons()
+        rows = self._tabled_features(X, None)[0] if stream is None else self._rows(X)
         X = check_data(self, rows, ensure_min_samples=2, reset=stream is None)
         if stream is None:
             self._stream = stream = self._open_stream(*X.shape)
@@ -302,7 +311,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         norm = bound_fact(
             "data_norm", problem.data_norm, self._declared("data_norm"), "rows are clipped to it"
         )
-        return (*size_facts(problem), norm, *order, *self._schema_facts())
+        return (*size_facts(problem, problem.unit), norm, *order, *self._schema_facts())
 
     def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
         among("noise", self.noise, _NOISES)

@@ -29,11 +29,10 @@ from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import PrivateEstimator
-from sordino.refusals import refusing
 from sordino.runs import Ask, BestOf, ChooseThenFit, Price
 from sordino.runs.search import Trial
 from sordino.tables import Schema
-from sordino.values import check_positive
+from sordino.values import check_positive, refusing
 
 # ---------- Candidates of a private search: single estimators, pipelines with several private steps, tables
 

@@ -21,22 +21,12 @@ from sordino.execute import executor_of, held_numbers
 from sordino.kernel import PaperNoise, Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample, Truncation
-from sordino.refusals import refusing
 from sordino.runs import Ask, Fitted, Price, PrivacyReport, Task, run
 from sordino.runs.price import at_most, each_once
-from sordino.solvers.heavy import (
-    BoundedCovariance,
-    BoundedMean,
-    BoundedVariance,
-    RobustCovariance,
-    RobustEstimate,
-    RobustMean,
-    RobustVariance,
-)
-from sordino.solvers.heavy.location import UNLIMITED
-from sordino.solvers.heavy.ranks import RankQuantiles
+from sordino.solvers import statistic
+from sordino.solvers.heavy.location import UNLIMITED, RobustEstimate
 from sordino.tables.columns import Column
-from sordino.values import among, check_count, check_flag, check_positive, check_range
+from sordino.values import among, check_count, check_flag, check_positive, check_range, refusing
 
 # --------------------------------------------------------------------- Numbers that remember what they cost
 
@@ -273,15 +263,28 @@ def mean(
     among("truncation", truncation, ("clip", "zero"))
     order = 1.0 if moment_order is None else moment_order_of(moment_order)
     where = _center(center, data.shape[1:], learns=bound is None and threshold is None)
-    cut = Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip))
-    fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
-    known = (order, bound, where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
-    share, declared = check_share("confidence", confidence), moment_order is not None
-    solver = RobustMean(*known, share, declared, limits or UNLIMITED)
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
-    asked, paper = _as_asked(noise, solver, sample, budget)
-    return _estimate("mean", asked, sample, data, budget, flat, bounds, paper)
+    solver = statistic(
+        "truncated-mean",
+        sample,
+        order=order,
+        bound=bound,
+        center=where,
+        truncation=Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip)),
+        blocks=_blocks(estimator, data.shape, xi),
+        fixed=None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
+        failure=xi,
+        confidence=check_share("confidence", confidence),
+        declared=moment_order is not None,
+        bounds=limits or UNLIMITED,
+    )
+    paper: PaperNoise | None = None
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
+    if check_noise(noise):
+        solver, paper = literature("heavy", "published_mean")(solver, sample, budget)
+    elif solver.takes_plain:
+        solver = statistic("bounded-mean", sample, robust=solver, once=budget.ledger is None)
+    return _estimate("mean", solver, sample, data, budget, flat, bounds, paper)
 
 
 def variance(
@@ -307,12 +310,19 @@ def variance(
     """
     data, flat = check_numbers(x, least=2)
     limits, data = _clip_to_bounds(bounds, data)
-    order = 0.5 if moment_order is None else moment_order_of(moment_order)
-    share, declared = check_share("confidence", confidence), moment_order is not None
-    robust = RobustVariance(order, share, declared, limits or UNLIMITED)
+    sample = _sample(data, relation, secure_noise)
+    solver = statistic(
+        "variance",
+        sample,
+        order=0.5 if moment_order is None else moment_order_of(moment_order),
+        confidence=check_share("confidence", confidence),
+        declared=moment_order is not None,
+        bounds=limits or UNLIMITED,
+    )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    solver = robust if limits is None else BoundedVariance(robust, budget.ledger is None)
-    return _estimate("variance", solver, _sample(data, relation, secure_noise), data, budget, flat, bounds)
+    if limits is not None:
+        solver = statistic("bounded-variance", sample, robust=solver, once=budget.ledger is None)
+    return _estimate("variance", solver, sample, data, budget, flat, bounds)
 
 
 def covariance(
@@ -343,10 +353,12 @@ def covariance(
     public = public_generator(random_state)
     if isinstance(data, np.ndarray):  # what is held elsewhere has no pairs, and the plan is refused
         data = data[public.permutation(len(data))]
-    robust = RobustCovariance(moment_order_of(moment_order), check_share("confidence", confidence))
-    solver = robust if limits is None else BoundedCovariance(robust, limits)
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
+    order, share = moment_order_of(moment_order), check_share("confidence", confidence)
+    solver = statistic("covariance", sample, order=order, confidence=share)
+    if limits is not None:
+        solver = statistic("bounded-covariance", sample, robust=solver, bounds=limits)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate("covariance", solver, sample, data, budget, False, bounds)
 
 
@@ -386,12 +398,17 @@ def quantiles(
     """
     data, flat = check_numbers(x)
     wanted = check_probabilities(q)
-    depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
-    solver = RankQuantiles(
-        tuple(wanted.tolist()), check_bounds(bounds), depth or 14, check_share("confidence", confidence)
+    sample = _sample(data, relation, secure_noise)
+    solver = statistic(
+        "quantiles",
+        sample,
+        probabilities=tuple(wanted.tolist()),
+        bounds=check_bounds(bounds),
+        depth=check_count("resolution", resolution, 2, 20, "It is the depth of the tree."),
+        confidence=check_share("confidence", confidence),
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    fitted = _run("quantiles", solver, _sample(data, relation, secure_noise), data, budget, bounds)
+    fitted = _run("quantiles", solver, sample, data, budget, bounds)
     ranks = fitted.result
     values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]
     if np.ndim(q) == 0:
@@ -405,15 +422,6 @@ _OPEN = (
     "or ask for a median: quantiles(x, 0.5). The guarantee is not affected."
 )
 _PUBLIC = "Pass a public number; computing it from the data would leak."
-
-
-def _as_asked(
-    noise: str, solver: RobustMean, sample: Sample, budget: Ask
-) -> tuple[RobustMean | BoundedMean, PaperNoise | None]:
-    """Return the solver, with the plain mean beside it where bounds are declared, or its published form."""
-    if check_noise(noise):
-        return literature("heavy", "published_mean")(solver, sample, budget)
-    return (BoundedMean(solver, budget.ledger is None) if solver.takes_plain else solver), None
 
 
 def _estimate(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -10,10 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.arrays import Floats, Ints, compiled
 from sordino.kernel.lazy import TouchMap, find
-from sordino.kernel.machine_code import compiled
-from sordino.kernel.pull import Pull, as_weights, pull_rows
+from sordino.kernel.query import as_weights, pull_rows
 
 _AHEAD = 256  # rows
 # A place in an array that cannot be negative: compiled code then has no test for places from the end, which
@@ -176,15 +174,14 @@ def picked(matrix: Any, rows: Any, columns: Ints) -> Any:
     x, ends = matrix, np.zeros(rows.size + 1, dtype=np.int64)
     # Room for every entry, and for one that is not wanted: what is not written to takes no memory.
     indices, data = np.empty(x.indices.size + 1, dtype=np.int32), np.empty(x.data.size + 1, x.data.dtype)
+    numbers, kept = np.empty(0, dtype=np.int32), TouchMap.of(columns[:0])
     if x.shape[1] <= x.indices.size // max(1, x.shape[0]) * rows.size:  # a number of each column costs less
         numbers = np.full(x.shape[1], -1, dtype=np.int32)
         numbers[columns] = np.arange(columns.size, dtype=np.int32)
-        count = _gather_numbered(x.indptr, x.indices, x.data, rows, numbers, ends, indices, data)
     else:
         kept = TouchMap.of(columns)
-        count = _gather_mapped(
-            x.indptr, x.indices, x.data, rows, kept.cells, kept.columns, ends, indices, data
-        )
+    places = (numbers, kept.cells, kept.columns)
+    count = _gather(x.indptr, x.indices, x.data, rows, places, ends, indices, data)
     return sparse.csr_matrix((data[:count], indices[:count], ends), (rows.size, columns.size), copy=False)
 
 
@@ -217,29 +214,18 @@ def _with_indices(matrix: Any, indices: Any) -> Any:
 
 
 @compiled(nogil=True)
-def _gather_numbered(
-    indptr: Any, indices: Any, data: Any, rows: Any, numbers: Any, ends: Any, kept: Any, out: Any
+def _gather(
+    indptr: Any, indices: Any, data: Any, rows: Any, places: Any, ends: Any, kept: Any, out: Any
 ) -> int:
-    """Copy the entries whose column has a number, not -1; any other is written over by what comes next."""
+    """Copy the entries whose column has a number, or is in a map; any other is written over by the next."""
+    numbers, cells, columns = places
     at = At(0)
     for i in range(rows.size):
         for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-            slot = numbers[At(indices[p])]
-            kept[at], out[at] = slot, data[p]
-            at += At(slot >= 0)
-        ends[i + 1] = at
-    return ends[-1]
-
-
-@compiled(nogil=True)
-def _gather_mapped(
-    indptr: Any, indices: Any, data: Any, rows: Any, cells: Any, columns: Any, ends: Any, kept: Any, out: Any
-) -> int:
-    """Copy the entries whose column is in a map, as :func:`_gather_numbered`."""
-    at = At(0)
-    for i in range(rows.size):
-        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-            slot = cells[find(cells, columns, np.int64(indices[p]))]
+            if numbers.size:
+                slot = numbers[At(indices[p])]
+            else:
+                slot = cells[find(cells, columns, np.int64(indices[p]))]
             kept[at], out[at] = slot, data[p]
             at += At(slot >= 0)
         ends[i + 1] = at
@@ -337,8 +323,50 @@ def size_scatter(
             out[At(indices[p])] += size * size if square else size
 
 
+@compiled(nogil=True)
+def multiply(
+    indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, block: Floats, out: Floats
+) -> None:
+    """Write ``scale_i x_i^T block`` for the given rows."""
+    for i in range(rows.size):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            value, column = scale[i] * data[p], At(indices[p])
+            for j in range(block.shape[1]):
+                out[i, j] += value * block[column, j]
+
+
+@compiled(nogil=True)
+def multiply_transposed(
+    indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, coef: Floats, out: Floats
+) -> None:
+    """Add ``scale_i x_i coef_i^T`` for the given rows."""
+    for i in range(rows.size):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            value, column = scale[i] * data[p], At(indices[p])
+            for j in range(coef.shape[1]):
+                out[column, j] += value * coef[i, j]
+
+
+@compiled(nogil=True)
+def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
+    """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row to a symmetric matrix.
+
+    Columns rise in a row (:func:`checked`), so one half gets all of it.
+    """
+    for i in range(rows.size):
+        f, start, stop = scale[i], At(indptr[rows[i]]), At(indptr[rows[i] + 1])
+        if f != 0.0:
+            for p in range(start, stop):
+                value, row = f * data[p], At(indices[p])
+                for q in range(start, p + At(1)):
+                    out[row, At(indices[q])] += value * (f * data[q])
+    for j in range(out.shape[0]):
+        for k in range(j):
+            out[k, j] = out[j, k]
+
+
 # A clipped gradient in one pass over rows in memory: a block is read once, for its margins and its sum.
-# Its residuals and clips are those of :mod:`sordino.kernel.pull`.
+# Its residuals and clips are those of :mod:`sordino.kernel.query`.
 
 _ROWS = 128  # sparse rows of a block: they stay in the cache
 _ENTRIES = 1 << 15  # entries of a dense block
@@ -346,95 +374,67 @@ _ENTRIES = 1 << 15  # entries of a dense block
 _FREE_ORDER = {"reassoc", "contract", "nsz"}
 
 
-@dataclass(frozen=True, eq=False)
-class MappedFacts:
-    """What the rows of a map are multiplied by and measured with, one number for each record."""
+def pass_facts(view: Any, scale: Floats, factors: Floats, longest: float) -> tuple[Floats, ...]:
+    """Return what the rows of a view are multiplied by and measured with, one number for each record.
 
-    targets: Floats
-    weights: Floats
-    norms: Floats
-    shorter: Floats
-    scale: Floats
-    whole: Floats
-
-    @classmethod
-    def of(cls, view: Any, scale: Floats, factors: Floats, longest: float) -> MappedFacts:
-        """Return those of a view; ``longest`` as in :class:`~sordino.kernel.pull.Pull`."""
-        whole = factors / np.maximum(factors, 1.0 / longest) if longest > 1.0 else factors
-        held = (view.targets, as_weights(view.weights), view.norms, factors, scale, whole)
-        return cls(*map(np.ascontiguousarray, held))
-
-    def arrays(self) -> tuple[Floats, ...]:
-        """Return them in the order of the passes."""
-        return self.targets, self.weights, self.norms, self.shorter, self.scale, self.whole
-
-
-def over_csr(
-    matrix: Any, rows: Any, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
-) -> tuple[float, float]:
-    """Add the clipped gradient of sparse rows to ``out``; return the sums of :func:`pull_rows`.
-
-    ``at`` are the product of ``w`` with the shift, and the constant of all margins.
+    These are targets, weights, norms, and the factors of sums, stored rows and margins; ``longest`` as in
+    :class:`~sordino.kernel.query.Pull`.
     """
-    x = matrix
-    return _over_csr(x.indptr, x.indices, x.data, rows, w, at, facts.arrays(), pull.numbers, out)
-
-
-def over_dense(
-    matrix: Any, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
-) -> tuple[float, float]:
-    """Add the clipped gradient of the rows of an array to ``out``, see :func:`over_csr`."""
-    step = max(1, min(256, _ENTRIES // max(1, matrix.shape[1])))
-    return _over_dense(matrix, step, w, at, facts.arrays(), pull.numbers, out)
+    whole = factors / np.maximum(factors, 1.0 / longest) if longest > 1.0 else factors
+    facts = (view.targets, as_weights(view.weights), view.norms, factors, scale, whole)
+    return tuple(map(np.ascontiguousarray, facts))
 
 
 @compiled(nogil=True)
-def _over_csr(
-    indptr: Any, indices: Any, data: Any, rows: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any
-) -> tuple[float, float]:
+def pull_block(pull: Any, products: Any, room: Any, facts: Any, at: Any, start: int) -> tuple[float, float]:
+    """Write the factors of stored rows over their products with a point, see :func:`pull_rows`.
+
+    ``facts`` are those of all rows, of which these begin at ``start``; ``at`` are the product of the point
+    with the shift, and the constant of all margins.
+    """
     targets, weights, norms, shorter, scale, whole = facts
     offset, constant = at
-    held, room, total, shifted = np.empty(_ROWS), np.empty(_ROWS), 0.0, 0.0
+    here = slice(start, start + products.size)
+    for j in range(products.size):
+        products[j] = (products[j] * scale[start + j] - offset) * whole[start + j] + constant
+    given = weights[here] if weights.size else weights
+    return pull_rows(pull, products, room, targets[here], given, norms[here], shorter[here], scale[here])
+
+
+@compiled(nogil=True)
+def over_csr(
+    indptr: Any, indices: Any, data: Any, rows: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any
+) -> tuple[float, float]:
+    """Add the clipped gradient of sparse rows to ``out``; return the sums of :func:`pull_rows`."""
+    products, room, total, shifted = np.empty(_ROWS), np.empty(_ROWS), 0.0, 0.0
     for start in range(0, rows.size, _ROWS):
         count = min(_ROWS, rows.size - start)
-        here = slice(start, start + count)
         for j in range(count):
             row = rows[start + j]
-            found = product(indices, data, indptr[row], indptr[row + 1], w)
-            held[j] = (found * scale[start + j] - offset) * whole[start + j] + constant
-        given = weights[here] if weights.size else weights
-        sums = pull_rows(
-            pull, held[:count], room, targets[here], given, norms[here], shorter[here], scale[here]
-        )
+            products[j] = product(indices, data, indptr[row], indptr[row + 1], w)
+        sums = pull_block(pull, products[:count], room, facts, at, start)
         total += sums[0]
         shifted += sums[1]
         for j in range(count):
-            if held[j] != 0.0:
+            if products[j] != 0.0:
                 row = rows[start + j]
-                add_row(indices, data, indptr[row], indptr[row + 1], held[j], out)
+                add_row(indices, data, indptr[row], indptr[row + 1], products[j], out)
     return total, shifted
 
 
 @compiled(nogil=True)
-def _over_dense(
-    matrix: Any, step: int, w: Any, at: Any, facts: Any, pull: Any, out: Any
-) -> tuple[float, float]:
-    targets, weights, norms, shorter, scale, whole = facts
-    offset, constant = at
-    n, held, room, total, shifted = matrix.shape[0], np.empty(step), np.empty(step), 0.0, 0.0
+def over_dense(matrix: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any) -> tuple[float, float]:
+    """Add the clipped gradient of the rows of an array to ``out``, see :func:`over_csr`."""
+    n, step = matrix.shape[0], max(1, min(256, _ENTRIES // max(1, matrix.shape[1])))
+    products, room, total, shifted = np.empty(step), np.empty(step), 0.0, 0.0
     for start in range(0, n, step):
         count = min(step, n - start)
-        here = slice(start, start + count)
-        _dots(matrix[here], w, held)
-        for j in range(count):
-            held[j] = (held[j] * scale[start + j] - offset) * whole[start + j] + constant
-        given = weights[here] if weights.size else weights
-        sums = pull_rows(
-            pull, held[:count], room, targets[here], given, norms[here], shorter[here], scale[here]
-        )
+        block = matrix[start : start + count]
+        _dots(block, w, products)
+        sums = pull_block(pull, products[:count], room, facts, at, start)
         total += sums[0]
         shifted += sums[1]
-        _add_rows(matrix[here], held, out)
+        _add_rows(block, products, out)
     return total, shifted
 
 

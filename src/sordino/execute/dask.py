@@ -25,7 +25,7 @@ from sordino.execute.dask_worker import Facts, Failed, Job, Kept, Reply, Round, 
 from sordino.execute.local import Held, HeldColumn
 from sordino.execute.parts import Nodes, PartedExecutor
 from sordino.kernel import Question, SparseVector
-from sordino.kernel.sampling import Share
+from sordino.kernel.events import Share
 
 _REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."
 _LARGE = 1 << 22  # bytes, over all workers, from which on workers pass messages on to each other

@@ -25,7 +25,7 @@ from sordino.execute.parts import Nodes, folded, part_sum
 from sordino.execute.persons import is_missing
 from sordino.kernel import Question, SparseVector
 from sordino.kernel.arrays import Floats
-from sordino.kernel.sampling import Share
+from sordino.kernel.events import Share
 
 _CHANGED = (
     "Expected a source that gives the same rows each time, got others when a part that was lost was read "

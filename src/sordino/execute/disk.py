@@ -21,11 +21,9 @@ from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
 from sordino.execute.local import CSR, DENSE, Held, LocalExecutor
 from sordino.execute.parts import Nodes, folded, in_parts, total
-from sordino.execute.records import LocalRecords
-from sordino.execute.views import LocalView, same_map
+from sordino.execute.records import LocalRecords, LocalView, same_map
 from sordino.kernel import Batch, Question
-from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.machine_code import compiled
+from sordino.kernel.arrays import Floats, Ints, compiled
 from sordino.kernel.query import PublicMap
 
 _FACTS = 10 * 8  # bytes for a record besides its row: norms, factors, targets, what its last map made of them

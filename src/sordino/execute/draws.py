@@ -38,9 +38,9 @@ def chacha20_words(key: Tensor, blocks: int, nonce: tuple[int, int, int] = (0, 0
     key : eight int32 words, on the device where the stream is wanted.
     blocks : how many blocks of 64 bytes; the counter starts at zero.
     """
-    fixed = torch.tensor([_to_signed(w) for w in _CONSTANTS], dtype=torch.int32, device=key.device)
+    fixed = torch.tensor(_CONSTANTS, dtype=torch.int32, device=key.device)
     counter = torch.arange(blocks, dtype=torch.int32, device=key.device)
-    last = [counter, *(torch.full_like(counter, _to_signed(w)) for w in nonce)]
+    last = [counter, *(torch.full_like(counter, word) for word in nonce)]
     head = torch.cat([fixed, key]).reshape(3, 4, 1).expand(3, 4, blocks)
     first = torch.cat([head, torch.stack(last)[None]])
     a, b, c, d = first.unbind(0)
@@ -100,10 +100,6 @@ def _quarter(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor
 def _rotate(x: Tensor, by: int) -> Tensor:
     # The shift to the right repeats the sign bit, which is masked away.
     return (x << by) | ((x >> (32 - by)) & ((1 << by) - 1))
-
-
-def _to_signed(word: int) -> int:
-    return word - (1 << 32) if word >= 1 << 31 else word
 
 
 _MOST_OBJECTS, _FEW = 20_000, 64  # objects that are looked at, and entries of one container
@@ -233,8 +229,7 @@ def _bits(one: Any) -> Any:
 
 
 def _state(one: Any) -> Any:
-    bits = _bits(one)
-    if bits is not None:
+    if (bits := _bits(one)) is not None:
         return bits.state
     return one.getstate() if hasattr(one, "getstate") else one.get_state()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -82,13 +82,7 @@ class LocalExecutor:
         """Return the exact sum over the rows of a batch; for whoever adds the noise."""
         return question.summed(self.records(batch.rows(self.population), lazy=question.lazy))
 
-    @overload
-    def records(self, rows: Ints | None) -> LocalRecords: ...
-
-    @overload
-    def records(self, rows: Ints | None, lazy: bool) -> LocalRecords | LazyRecords: ...
-
-    def records(self, rows: Ints | None, lazy: bool = False) -> LocalRecords | LazyRecords:
+    def records(self, rows: Ints | None, lazy: bool = False) -> Any:
         """Return the rows with the operations of queries; for queries only."""
         if rows is None and self._all is None:
             object.__setattr__(self, "_all", self._records(None))

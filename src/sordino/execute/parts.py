@@ -11,8 +11,8 @@ import numpy as np
 from sordino.errors import PlanError
 from sordino.execute.local import CSR, DENSE, LocalExecutor
 from sordino.kernel import Disjoint, FixedSize, Full, Offer, Poisson, Question, SparseVector
+from sordino.kernel.events import Batch, Share
 from sordino.kernel.query import Parts
-from sordino.kernel.sampling import Batch, Share
 
 # Sums of parts in one fixed order: a binary tree over their numbers, whoever adds up which branch
 # A node ``(level, index)`` is the sum of the parts ``index 2^level`` to ``(index + 1) 2^level - 1``.

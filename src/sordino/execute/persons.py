@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Number
@@ -16,8 +17,8 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import Batch, Full, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.query import DenseRows, UnitSums
-from sordino.refusals import refuse_unreadable
+from sordino.kernel.query import DenseRows, GramSums, PartedArrays, PartedRows, PublicBall, UnitSums
+from sordino.values import refuse_unreadable
 
 _PERSONS = 256  # so many persons are added up one by one at a time
 MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
@@ -162,19 +163,8 @@ class SharedRows:
     _persons: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rows, persons = self.rows, len(self.rows)
-        parts = np.full(len(rows), 1.0 / (self.most or 1))
-        if self.groups is not None:
-            owners = Owners.of(self.groups, len(rows))
-            persons, sizes = owners.persons, np.diff(owners.edges)
-            if self.most is None:
-                parts[owners.order] = np.repeat(1.0 / sizes, sizes)
-            else:
-                place = np.arange(len(rows)) - np.repeat(owners.edges[:-1], sizes)
-                parts[owners.order[place >= self.most]] = 0.0
-        # The sum of m rounded parts of 1 / m may be above one by m units in the last place.
-        shared = np.column_stack([rows, parts * (1.0 - 2.0**-30)])
-        object.__setattr__(self, "_local", LocalExecutor(shared, None, None))
+        parts, persons = parts_of_persons(len(self.rows), self.groups, self.most)
+        object.__setattr__(self, "_local", LocalExecutor(np.column_stack([self.rows, parts]), None, None))
         object.__setattr__(self, "_persons", persons)
 
     @property
@@ -184,6 +174,102 @@ class SharedRows:
 
     def total(self, question: Question, batch: Batch) -> Any:
         return question.summed(self._local.records(None))
+
+
+def parts_of_persons(rows: int, groups: Any, most: int | None = None) -> tuple[Floats, int]:
+    """Return the part of its person that each row stands for, and the number of persons."""
+    persons, parts = rows, np.full(rows, 1.0 / (most or 1))
+    if groups is not None:
+        owners = Owners.of(groups, rows)
+        persons, sizes = owners.persons, np.diff(owners.edges)
+        if most is None:
+            parts[owners.order] = np.repeat(1.0 / sizes, sizes)
+        else:
+            place = np.arange(rows) - np.repeat(owners.edges[:-1], sizes)
+            parts[owners.order[place >= most]] = 0.0
+    # The sum of m rounded parts of 1 / m may be above one by m units in the last place.
+    return parts * (1.0 - 2.0**-30), persons
+
+
+@dataclass(frozen=True, eq=False)
+class SharedExecutor:
+    """Records held in memory, each an even part of the person who owns it.
+
+    **Privacy.** A person with m rows adds the mean of what they would add as records (:class:`PartedRows`),
+    and second moments are such sums. Which rows a person has depends on no other person.
+    """
+
+    local: LocalExecutor = field(repr=False)
+    groups: Any = field(repr=False)
+    _parts: Floats = field(init=False, repr=False)
+    population: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.local, LocalExecutor):
+            raise UnsupportedError(
+                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
+                "rows into one place (X.compute())."
+            )
+        parts, persons = parts_of_persons(self.local.population, self.groups)
+        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "population", persons)
+
+    @property
+    def offer(self) -> Offer:
+        """Sums over all rows, of which none is a unit by itself."""
+        return Offer(
+            "rows that are parts of persons",
+            (PartedRows if sparse.issparse(self.local.matrix) else PartedArrays, GramSums),
+            doubles=False,
+            samplings=(Full,),
+            remedy="Use secure_noise=False and a solver that asks all records at once.",
+        )
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        return question.summed(SharedRecords(self.local.records(None), self._parts))
+
+
+_GRAM = 1 << 21  # entries of a block of rows
+
+
+class SharedRecords:
+    """Rows with their parts: sums of second moments are weighted here, others where a query adds them up."""
+
+    def __init__(self, base: Any, parts: Floats) -> None:
+        self._base, self.parts, self.weights, self.count = base, parts, None, base.count
+        self.targets, self.norms = base.targets, base.norms
+        self.margins, self.weighted_sum = base.margins, base.weighted_sum
+        self.scaled_rows, self.weighted_norms = base.scaled_rows, base.weighted_norms
+
+    def restricted(self, columns: Ints) -> SharedRecords:
+        return SharedRecords(self._base.restricted(columns), self.parts)
+
+    def _rows(self, ball: PublicBall, matrix: Floats | None = None) -> Iterator[tuple[Floats, Floats]]:
+        """Yield the clipped rows, measured in a ball, and their parts as a column."""
+        base, features = self._base, self._base.features
+        step = max(1, _GRAM // max(1, features))
+        for start in range(0, self.count, step):
+            rows = slice(start, min(start + step, self.count))
+            block = base.clipped_rows(rows)
+            if ball.center is not None:
+                block = block - ball.center
+            lengths = np.where(np.isfinite(base.norms[rows]), clip.row_norms(block), np.nan)
+            spread = 1.0 if matrix is None else 1.0 + float(np.sqrt(matrix.shape[1]))
+            factors = clip.factors_of(lengths, clip.limit(ball.radius, int(features * spread)))
+            yield np.where(factors[:, None] > 0, block, 0.0) * factors[:, None], self.parts[rows, None]
+
+    def gram(self, ball: PublicBall) -> Floats:
+        return np.sum([y.T @ (part * y) for y, part in self._rows(ball)], axis=0)
+
+    def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
+        return np.sum([y.T @ (part * (y @ matrix)) for y, part in self._rows(ball, matrix)], axis=0)
+
+    def moments(self, ball: PublicBall) -> tuple[Floats, float]:
+        found = [((part * y).sum(axis=0), np.vdot(part * y, y)) for y, part in self._rows(ball)]
+        return np.sum([total for total, _ in found], axis=0), float(sum(square for _, square in found))
+
+    def squared_columns(self, ball: PublicBall) -> Floats:
+        return np.sum([(part * np.square(y)).sum(axis=0) for y, part in self._rows(ball)], axis=0)
 
 
 class ApartRecords(GroupedRecords):

@@ -1,4 +1,4 @@
-"""Rows in memory, dense or CSR, and the operations that queries may use on them.
+"""Rows in memory, dense or CSR, and the operations that queries may use on them; views through public maps.
 
 ``scale`` clips rows to the public norm bound without copying them; the intercept is a constant last
 column that is never stored.
@@ -9,24 +9,35 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from sordino.errors import UnsupportedError
 from sordino.execute import csr
-from sordino.execute import views as gram
-from sordino.execute.csr import MappedFacts, over_csr, over_dense
-from sordino.execute.views import LocalView, TouchedView, column_moments, same_map
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.lazy import TouchMap
-from sordino.kernel.pull import Pull, as_weights, pull_rows
-from sordino.kernel.query import Point, PublicMap
+from sordino.kernel.query import Point, PublicBall, PublicMap, Pull
 
 _CHUNK = 1 << 19  # entries of a dense block that is cast to double precision at a time: it stays in the cache
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
+_GRAM = 1 << 21  # entries of a dense block whose second moments are taken
+# Columns at a time where mapped rows are never stored; entries of a block of them where they are.
+_COLUMNS, _ENTRIES = 16, 1 << 16
+# From so many columns for each entry of a row on, products of entries cost less than those of blocks.
+_SPARSE = 4
+
+
+def as_point(w: Point) -> Floats:
+    """Return coefficients as an array."""
+    return w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+
+
+def spread_of(matrix: Floats) -> float:
+    """Return how much the rounding of a product with k columns weighs: ``1 + sqrt k``."""
+    return 1.0 + float(np.sqrt(matrix.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +55,9 @@ class LocalRecords:
     intercept: float
     features: int
     weights: Floats | None = field(default=None, kw_only=True)
+    parts: ClassVar[None] = None  # each row is a record of its own
     row_norms: Floats = field(kw_only=True)
     positions: Ints | None = field(default=None, kw_only=True)
-
-    column_moments = column_moments
-    restricted = gram.restricted
 
     @property
     def columns(self) -> int:
@@ -62,18 +71,17 @@ class LocalRecords:
 
     def margins(self, w: Point) -> Floats:
         """Return ``x_i . w``, one column per output for a matrix ``w``."""
-        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
-        if w.ndim == 2:
-            return np.stack([self.margins(row) for row in w], axis=1)
-        out = self._products(w[: self.features]) * self.scale
-        return out + self.intercept * w[-1] if self.intercept else out
+        w = as_point(w)
+        scale = self.scale if w.ndim == 1 else self.scale[:, None]
+        out = self._products(w[..., : self.features]) * scale
+        return out + self.intercept * w[..., -1] if self.intercept else out
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
         """Return ``sum_i clip_C(r_i x_i)``, one output, in one pass over the rows."""
-        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        w = as_point(w)
         out = np.zeros(self.columns)
         at = 0.0, self.intercept * float(w[-1]) if self.intercept else 0.0
-        facts = MappedFacts.of(self, self.scale, np.ones(self.count), 1.0)
+        facts = csr.pass_facts(self, self.scale, np.ones(self.count), 1.0)
         total, _ = self.pulled(w[: self.features].copy(), at, facts, pull, out[: self.features])
         if self.intercept:
             out[-1] = self.intercept * total
@@ -187,6 +195,31 @@ class LocalRecords:
         edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
         return [self.taken(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
+    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their absolute values (or squares), over clipped rows."""
+        usable = np.isfinite(self.norms).astype(float)
+        second = np.zeros(self.features)
+        self._add_sizes(usable * self.scale, square, second)
+        return self.weighted_sum(usable)[: self.features], second
+
+    def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
+        raise UnsupportedError("This kind of data has no sums.")  # pragma: no cover
+
+    def restricted(self, columns: Ints) -> LocalRecords:
+        """Return the same records with some of their columns; a record that is not finite stays so."""
+        part = self.matrix[:, columns]
+        norms = clip.row_norms(part, self._addressed) * self.scale
+        norms = np.where(np.isfinite(self.norms), norms, np.nan)
+        return replace(self, matrix=part, norms=norms, row_norms=norms, features=len(columns), intercept=0.0)
+
+    def _ball_factors(self, distances: Floats, ball: PublicBall, spread: float) -> Floats:
+        r"""Return ``min(1, radius / distance)``, and 0 for a record that is not finite.
+
+        ``y^T B`` adds up d products, d the number of columns, and errs by ``d 2^-53 sqrt k ||y|| ||B||_op``;
+        the radius gives way to that, besides the rounding of the distances.
+        """
+        return clip.factors_of(distances, clip.limit(ball.radius, int(self.features * spread)))
+
     def _facts_of(self, rows: Any) -> dict[str, Any]:
         found = {name: getattr(self, name)[rows] for name in ("targets", "norms", "scale", "row_norms")}
         positions = (np.arange(self.count) if self.positions is None else self.positions)[rows]
@@ -201,9 +234,9 @@ class LocalRecords:
         raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
 
     def pulled(
-        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+        self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
     ) -> tuple[float, float]:
-        """Add a clipped gradient of mapped rows to ``out`` in one pass; see :mod:`.one_pass`."""
+        """Add a clipped gradient of mapped rows to ``out`` in one pass, see :func:`.csr.over_csr`."""
         raise UnsupportedError("This kind of data has no products.")  # pragma: no cover
 
     def _products(self, w: Floats) -> Floats:
@@ -223,36 +256,20 @@ def _places(columns: Ints, some: Ints) -> Ints | None:
 class DenseRecords(LocalRecords):
     """Rows of a NumPy array; single precision is cast block by block."""
 
-    gram_product = gram.dense_product
-    moments = gram.dense_moments
-    squared_columns = gram.dense_squares
-    gram = gram.dense_gram  # last: it hides the module
-
     def _products(self, w: Floats) -> Floats:
-        out = np.empty(len(self.matrix))
+        out = np.empty((len(self.matrix), *w.shape[:-1]))
         for rows in self._blocks():
-            out[rows] = self._block(rows) @ w
+            out[rows] = self._block(rows) @ w.T
         return out
 
     def pulled(
-        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+        self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
     ) -> tuple[float, float]:
-        return over_dense(self.matrix, w, at, facts, pull, out)
+        return csr.over_dense(self.matrix, w, at, facts, pull.numbers, out)
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
         for rows in self._blocks():
             out += coefficients[rows] @ self._block(rows)
-
-    def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w`` with one matrix product for all outputs."""
-        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
-        if w.ndim == 1:
-            return super().margins(w)
-        out = np.empty((len(self.matrix), len(w)))
-        for rows in self._blocks():
-            out[rows] = self._block(rows) @ w[:, : self.features].T
-        out *= self.scale[:, None]
-        return out + self.intercept * w[:, -1] if self.intercept else out
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i`` with one matrix product for all outputs."""
@@ -274,6 +291,57 @@ class DenseRecords(LocalRecords):
 
     def taken(self, rows: Any) -> LocalRecords:
         return replace(self, matrix=self.matrix[rows], **self._facts_of(rows))
+
+    def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
+        step = max(1, (1 << 20) // max(1, self.features))
+        for start in range(0, self.count, step):
+            rows = slice(start, start + step)
+            sizes = np.abs(self._block(rows)) * coefficients[rows, None]
+            out += (np.square(sizes) if square else sizes).sum(axis=0)
+
+    def _centred(self, ball: PublicBall, spread: float = 1.0) -> Iterator[Floats]:
+        """Yield the clipped rows, measured in a ball, block by block."""
+        step = max(1, _GRAM // max(1, self.features))
+        for i in range(0, len(self.matrix), step):
+            rows = slice(i, i + step)
+            block = self.matrix[rows] * self.scale[rows, None]
+            if ball.center is not None:
+                block -= ball.center
+            distances = np.where(np.isfinite(self.norms[rows]), clip.row_norms(block), np.nan)
+            factors = self._ball_factors(distances, ball, spread)
+            if (factors != 1.0).any():
+                block[factors == 0.0] = 0.0
+                block *= factors[:, None]
+            yield block
+
+    def gram(self, ball: PublicBall) -> Floats:
+        """Return ``sum y y^T``."""
+        out = np.zeros((self.features, self.features))
+        for block in self._centred(ball):
+            out += block.T @ block
+        return out
+
+    def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
+        """Return ``sum y (y^T matrix)``."""
+        out = np.zeros(matrix.shape)
+        for block in self._centred(ball, spread_of(matrix)):
+            out += block.T @ (block @ matrix)
+        return out
+
+    def moments(self, ball: PublicBall) -> tuple[Floats, float]:
+        """Return ``sum y`` and ``sum ||y||^2``."""
+        total, squares = np.zeros(self.features), 0.0
+        for block in self._centred(ball):
+            total += block.sum(axis=0)
+            squares += float(np.vdot(block, block))
+        return total, squares
+
+    def squared_columns(self, ball: PublicBall) -> Floats:
+        """Return ``sum y_j^2`` for each column."""
+        out = np.zeros(self.features)
+        for block in self._centred(ball):
+            out += np.einsum("ij,ij->j", block, block)
+        return out
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
         facts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(LocalRecords)}
@@ -303,10 +371,12 @@ class DenseColumns(DenseRecords):
         return self.chosen[columns]
 
     def _products(self, w: Floats) -> Floats:
+        if w.ndim == 2:
+            return np.stack([self._products(row) for row in w], axis=1)
         return super()._products(self._spread(w))
 
     def pulled(
-        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+        self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
     ) -> tuple[float, float]:
         every = np.zeros(self.matrix.shape[1])
         sums = super().pulled(self._spread(w), at, facts, pull, every)
@@ -317,9 +387,6 @@ class DenseColumns(DenseRecords):
         every = np.zeros(self.matrix.shape[1])
         super()._add(coefficients, every)
         out += every[self.chosen]
-
-    def margins(self, w: Point) -> Floats:
-        return LocalRecords.margins(self, w)
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i``, one row per output."""
@@ -344,11 +411,6 @@ class CsrRecords(LocalRecords):
 
     rows: Ints
 
-    gram_product = gram.csr_product
-    moments = gram.csr_moments
-    squared_columns = gram.csr_squares
-    gram = gram.csr_gram  # last: it hides the module
-
     @property
     def entries(self) -> tuple[Any, Any, Any, Ints]:
         """The arrays of the matrix and which of its rows these are, as the compiled passes take them."""
@@ -363,13 +425,13 @@ class CsrRecords(LocalRecords):
         csr.scatter(*self.entries, coefficients, out)
 
     def pulled(
-        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+        self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
     ) -> tuple[float, float]:
-        return over_csr(self.matrix, self.rows, w, at, facts, pull, out)
+        return csr.over_csr(*self.entries, w, at, facts, pull.numbers, out)
 
     def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` for all outputs in one pass."""
-        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        w = as_point(w)
         if w.ndim == 1:
             return super().margins(w)
         out = self.products(w[:, : self.features].T)
@@ -412,13 +474,62 @@ class CsrRecords(LocalRecords):
     def products(self, block: Floats) -> Floats:
         """Return ``X block`` of the clipped rows, without the intercept."""
         out = np.zeros((self.rows.size, block.shape[1]))
-        gram.multiply(*self.entries, self.scale, np.ascontiguousarray(block), out)
+        csr.multiply(*self.entries, self.scale, np.ascontiguousarray(block), out)
         return out
 
     def transposed_products(self, coef: Floats) -> Floats:
         """Return ``X^T coef`` of the clipped rows, without the intercept."""
         out = np.zeros((self.features, coef.shape[1]))
-        gram.multiply_transposed(*self.entries, self.scale, np.ascontiguousarray(coef), out)
+        csr.multiply_transposed(*self.entries, self.scale, np.ascontiguousarray(coef), out)
+        return out
+
+    def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
+        csr.size_scatter(*self.entries, coefficients, square, out)
+
+    def _centred_factors(self, ball: PublicBall, spread: float = 1.0) -> Floats:
+        """Return the clip factor of each row measured in a ball; no row is ever made dense."""
+        distances = self.row_norms
+        if ball.center is not None:
+            distances = self.centred_norms(ball.center, np.ones(self.features), spread)
+        return self._ball_factors(distances, ball, spread)
+
+    def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
+        """Return ``sum y (y^T matrix)`` with two passes over the non-zeros."""
+        factors = self._centred_factors(ball, spread_of(matrix))
+        inner = self.products(matrix)
+        if ball.center is not None:
+            inner -= ball.center @ matrix
+        inner *= np.square(factors)[:, None]
+        out = self.transposed_products(inner)
+        if ball.center is not None:
+            out -= np.outer(ball.center, inner.sum(axis=0))
+        return out
+
+    def gram(self, ball: PublicBall) -> Floats:
+        """Return ``sum y y^T`` from the non-zero pairs of each row and a correction for the centre."""
+        factors = self._centred_factors(ball)
+        out = np.zeros((self.features, self.features))
+        csr.add_pairs(*self.entries, factors * self.scale, out)
+        if ball.center is not None:
+            cross = self.transposed_products(np.square(factors)[:, None])[:, 0]
+            cross = np.outer(cross, ball.center)
+            out += (factors @ factors) * np.outer(ball.center, ball.center) - cross - cross.T
+        return out
+
+    def moments(self, ball: PublicBall) -> tuple[Floats, float]:
+        """Return ``sum y`` and ``sum ||y||^2``."""
+        factors, distances = self._centred_factors(ball), self.row_norms
+        total = self.transposed_products(factors[:, None])[:, 0]
+        if ball.center is not None:
+            total -= factors.sum() * ball.center
+            distances = self.centred_norms(ball.center, np.ones(self.features))
+        norms = np.where(factors > 0, distances, 0.0) * factors
+        return total, float(norms @ norms)
+
+    def squared_columns(self, ball: PublicBall) -> Floats:
+        """Return ``sum y_j^2`` for each column, for a ball about the origin."""
+        out = np.zeros(self.features)
+        self._add_sizes(self._centred_factors(ball) * self.scale, True, out)
         return out
 
     def clipped_rows(self, rows: slice) -> Floats:
@@ -462,11 +573,8 @@ class LazyRecords:
     def clipped_gradient(self, w: SparseVector, pull: Pull) -> SparseVector:
         """Return ``sum_i clip_C(r_i x_i)`` on the touched columns: three compiled passes."""
         base, (factors, constant) = self._base, self._lay_out(w)
-        factors *= base.scale
-        factors += constant
-        ones = np.ones(factors.size)
-        facts = (self.targets, as_weights(self.weights), self.norms, ones, base.scale)
-        total, _ = pull_rows(pull.numbers, factors, np.empty(factors.size), *facts)
+        facts = csr.pass_facts(base, base.scale, np.ones(factors.size), 1.0)
+        total, _ = csr.pull_block(pull.numbers, factors, np.empty(factors.size), facts, (0.0, constant), 0)
         return self._sum(factors, total)
 
     def _lay_out(self, w: SparseVector) -> tuple[Floats, float]:
@@ -522,3 +630,145 @@ class LazyRecords:
         if base.intercept:
             out[self._intercept_at] = base.intercept * total
         return SparseVector(self._columns, out, base.columns, self._touched)
+
+
+class AffineView:
+    r"""The records ``z_i = clip_1(scale * (x_i - shift))`` with an intercept entry.
+
+    ``z_i . w = c_i (x_i . (scale w) - (scale shift) . w)``, so a sparse matrix stays sparse: the shift is a
+    correction of rank one.
+    """
+
+    def __init__(self, base: LocalRecords, affine: PublicMap) -> None:
+        self._base, self._affine = base, affine
+        self.intercept = affine.intercept
+        self._offset = affine.scale * affine.shift
+        self.targets, self.weights = base.targets, base.weights
+        self.sizes = base.centred_norms(affine.shift, affine.scale)
+        self._clip = clip.factors_of(self.sizes, 1.0)
+        last = np.full(len(self.sizes), abs(affine.intercept))
+        self.norms = clip.joint_norms([np.maximum(self.sizes * self._clip, affine.floor), last])
+
+    @property
+    def factors(self) -> Floats:
+        """The clip factors of the mapped rows, 0 for one that is not a number."""
+        return self._clip
+
+    def margins(self, w: Point) -> Floats:
+        """Return ``z_i . w``, one column per output."""
+        w = w.to_dense() if isinstance(w, SparseVector) else w
+        weights = w[..., :-1] if self._affine.intercept else w
+        point = weights * self._affine.scale
+        if self._base.intercept:
+            point = np.concatenate([point, np.zeros((*point.shape[:-1], 1))], axis=-1)
+        out = self._base.margins(point) - (weights * self._offset).sum(axis=-1)
+        out = out * (self._clip if out.ndim == 1 else self._clip[:, None])
+        return out + self._affine.intercept * w[..., -1] if self._affine.intercept else out
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        """Return ``sum_i c_i z_i``, one row per output."""
+        clipped = coefficients * (self._clip if coefficients.ndim == 1 else self._clip[:, None])
+        raw = self._base.weighted_sum(clipped)[..., : self._base.features] * self._affine.scale
+        out = raw - np.multiply.outer(clipped.sum(axis=0), self._offset)
+        if not self._affine.intercept:
+            return out
+        last = self._affine.intercept * coefficients.sum(axis=0)
+        return np.concatenate([out, np.asarray(last)[..., None]], axis=-1)
+
+    def gram(self, factors: Floats) -> Floats:
+        """Return ``sum_i f_i z_i z_i^T``, some columns at a time."""
+        d = self._affine.scale.size
+        every, out = np.eye(d, d + bool(self._affine.intercept)), np.empty((d, d))
+        for start in range(0, d, _COLUMNS):
+            block = slice(start, min(start + _COLUMNS, d))
+            entries = np.where(factors[:, None] > 0.0, self.margins(every[block]), 0.0)
+            out[block] = self.weighted_sum(entries * factors[:, None])[:, :d]
+        return (out + out.T) / 2.0
+
+
+class LocalView(AffineView):
+    """Mapped rows in memory."""
+
+    def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
+        """Return ``sum_i clip_C(r_i z_i)``, one output, in one pass over the rows."""
+        w = w.to_dense() if isinstance(w, SparseVector) else w
+        affine, d = self._affine, self._affine.scale.size
+        constant = affine.intercept * float(w[-1]) if affine.intercept else 0.0
+        weights, offset = csr.point_on_rows(np.ascontiguousarray(w), affine.scale, self._offset)
+        out = np.zeros(d + bool(affine.intercept))
+        kept = self.__dict__.get("_known")
+        if kept is None or kept[0] != pull.longest:
+            facts = csr.pass_facts(self, self._base.scale, self._clip, pull.longest)
+            kept = self.__dict__["_known"] = (pull.longest, facts)
+        total, shifted = self._base.pulled(weights, (offset, constant), kept[1], pull, out[:d])
+        csr.mapped(out, affine.scale, self._offset, shifted)
+        if affine.intercept:
+            out[-1] = affine.intercept * total
+        return out
+
+    def gram(self, factors: Floats) -> Floats:
+        """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few."""
+        base, affine = self._base, self._affine
+        step, out = max(1, _ENTRIES // max(1, base.features)), np.zeros((base.features, base.features))
+        weights = self._clip * np.sqrt(factors)
+        if sparse.issparse(base.matrix) and base.matrix.nnz * _SPARSE < base.matrix.shape[0] * base.features:
+            return self._gram_of_entries(weights)
+        for start in range(0, base.count, step):
+            rows = slice(start, min(start + step, base.count))
+            block = base.clipped_rows(rows)
+            block -= affine.shift
+            block *= affine.scale
+            block *= weights[rows, None]
+            block[weights[rows] == 0.0] = 0.0
+            out += block.T @ block
+        return (out + out.T) / 2.0
+
+    def _gram_of_entries(self, weights: Floats) -> Floats:
+        r"""Return ``sum_i (u_i - o_i) (u_i - o_i)^T`` with rows and shift apart; no row is made dense.
+
+        **Rounding.** Eight roundings for a product of entries err by less than ``16 u (X + M)`` for a record,
+        in the words of :func:`sordino.kernel.clip.centred_norms`, whose norm has room for more.
+        """
+        base, x, affine = self._base, self._base.matrix, self._affine
+        factors = clip.scaled(weights, base.scale)
+        out, sums = np.zeros((base.features, base.features)), np.zeros(base.features)
+        csr.add_pairs(x.indptr, x.indices, x.data, base._addressed, factors, out)
+        csr.scatter(x.indptr, x.indices, x.data, base._addressed, weights * factors, sums)
+        out *= np.outer(affine.scale, affine.scale)
+        cross = np.outer(affine.scale * sums, self._offset)
+        out -= cross + cross.T  # symmetric to the last bit, as all parts are
+        return out + np.square(weights).sum() * np.outer(self._offset, self._offset)
+
+
+class TouchedView:
+    """Records of few columns through a map of many: sums are sparse vectors on the touched columns.
+
+    ``view`` holds the columns ``touched`` alone, in this order; the others have no entry in any record.
+    """
+
+    def __init__(self, view: AffineView, touched: Ints, features: int) -> None:
+        self._view, self._touched, self._features = view, touched, features
+        self.targets, self.weights = view.targets, view.weights
+        self.sizes, self.norms, self.factors = view.sizes, view.norms, view.factors
+
+    def margins(self, w: SparseVector) -> Floats:
+        """Return ``z_i . w``."""
+        return self._view.margins(w.at(self._columns))
+
+    def weighted_sum(self, coefficients: Floats) -> SparseVector:
+        """Return ``sum_i c_i z_i`` on the touched columns and the intercept."""
+        found = self._view.weighted_sum(coefficients)
+        return SparseVector(self._columns, found, self._features + len(found) - len(self._touched))
+
+    @property
+    def _columns(self) -> Ints:
+        return np.append(self._touched, self._features) if self._view.intercept else self._touched
+
+
+def same_map(one: PublicMap, other: PublicMap) -> bool:
+    """Tell whether two maps are one, or copies: what was sent to a worker comes as a copy each time."""
+    if one is other:
+        return True
+    constants = (one.intercept, one.floor, one.rest) == (other.intercept, other.floor, other.rest)
+    pairs = ((one.scale, other.scale), (one.shift, other.shift), (one.columns, other.columns))
+    return constants and all(np.array_equal(a, b) for a, b in pairs)  # type: ignore[arg-type]

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.local import Held
-from sordino.execute.records import LocalRecords
-from sordino.execute.views import AffineView, spread_of
+from sordino.execute.records import AffineView, LocalRecords, spread_of
 from sordino.kernel import Batch, Offer, Question, SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip.doubles import (
@@ -28,8 +27,17 @@ from sordino.kernel.clip.doubles import (
     row_norms,
     scaled,
 )
-from sordino.kernel.pull import Pull, pulled
-from sordino.kernel.query import AffineViews, ColumnSums, GramSums, Point, PublicBall, PublicMap, RecordSums
+from sordino.kernel.query import (
+    AffineViews,
+    ColumnSums,
+    GramSums,
+    Point,
+    PublicBall,
+    PublicMap,
+    Pull,
+    RecordSums,
+    pulled,
+)
 
 _CHUNK = 1 << 26  # entries of a block that is cast to double precision at a time
 
@@ -184,7 +192,6 @@ Store: TypeAlias = DenseStore | CsrStore
 
 
 def store_of(tensor: Tensor) -> Store:
-    """Return the store of a dense or sparse tensor."""
     return DenseStore(tensor) if tensor.layout == torch.strided else CsrStore(tensor)
 
 
@@ -431,39 +438,36 @@ class TensorRecords(LocalRecords):
 
     def restricted(self, columns: Ints) -> TensorRecords:
         """Return the same records with some of their columns and no intercept."""
-        kept = columns if self.chosen is None else self.chosen[columns]
-        return replace(self, chosen=kept, features=len(kept), intercept=0.0)
+        return replace(self._within_columns(columns), intercept=0.0)
 
     def gram(self, ball: PublicBall) -> Floats:
         """Return ``sum y y^T``."""
-        total = self._zeros(self.features, self.features)
-        for y in self._rows(ball):
-            total += y.T @ y
-        return np.asarray(total.cpu().numpy())
+        return self._summed(ball, (self.features, self.features), lambda y: y.T @ y)
 
     def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
         """Return ``sum y (y^T matrix)``."""
-        near, total = self.near(matrix), self._zeros(*matrix.shape)
-        for y in self._rows(ball, spread_of(matrix)):
-            total += y.T @ (y @ near)
-        return np.asarray(total.cpu().numpy())
+        near = self.near(matrix)
+        return self._summed(ball, matrix.shape, lambda y: y.T @ (y @ near), spread_of(matrix))
 
     def moments(self, ball: PublicBall) -> tuple[Floats, float]:
         """Return ``sum y`` and ``sum ||y||^2``."""
-        total, squares = self._zeros(self.features), 0.0
-        for y in self._rows(ball):
-            total, squares = total + y.sum(0), squares + float(y.square().sum())
-        return total.cpu().numpy(), squares
+        squares = list[float]()
+
+        def each(y: Tensor) -> Tensor:
+            squares.append(float(y.square().sum()))
+            return y.sum(0)
+
+        return self._summed(ball, (self.features,), each), float(sum(squares))
 
     def squared_columns(self, ball: PublicBall) -> Floats:
         """Return ``sum y_j^2`` for each column."""
-        total = self._zeros(self.features)
-        for y in self._rows(ball):
-            total += y.square().sum(0)
-        return np.asarray(total.cpu().numpy())
+        return self._summed(ball, (self.features,), lambda y: y.square().sum(0))
 
-    def _rows(self, ball: PublicBall, spread: float = 1.0) -> Any:
-        """Yield the clipped, centred rows block by block."""
+    def _summed(
+        self, ball: PublicBall, shape: Any, each: Callable[[Tensor], Tensor], spread: float = 1.0
+    ) -> Floats:
+        """Return the sum of what blocks of clipped, centred rows give."""
+        total = torch.zeros(tuple(shape), dtype=torch.float64, device=self.matrix.device)
         usable, scale = self.tensor(self.norms).isfinite(), self.tensor(self.scale)
         center = None if ball.center is None else self.near(ball.center)
         for rows, block in self.near_blocks():
@@ -472,7 +476,8 @@ class TensorRecords(LocalRecords):
             distances = row_norms(y).where(usable[rows], float("nan"))
             length = int(self.features * spread)
             factors = factors_of(distances, clip.limit(ball.radius, length))
-            yield y.where(factors[:, None] > 0.0, 0.0) * factors[:, None]
+            total += each(y.where(factors[:, None] > 0.0, 0.0) * factors[:, None])
+        return np.asarray(total.cpu().numpy())
 
     def _map(self, affine: PublicMap) -> Any:
         if affine.rest is None:
@@ -508,9 +513,6 @@ class TensorRecords(LocalRecords):
     def near(self, values: Any) -> Tensor:
         """Return an array brought to the rows."""
         return torch.from_numpy(np.require(values, requirements=["C", "W"])).to(self.matrix.device)
-
-    def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=torch.float64, device=self.matrix.device)
 
 
 def _canonical(tensor: Tensor) -> Tensor:

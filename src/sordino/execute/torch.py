@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -44,9 +44,11 @@ class TorchExecutor:
         that no record can reach another through it.
     kinds : types of inputs and targets; None takes those of each batch.
     processes : those that share the work of each release; None for this one alone.
+    owners : who owns each record; then persons are the units. Those of about the same size are differentiated
+        together, one with many records alone, part by part: memory does not grow with the largest person.
+    views : random views, one of which stands for a record whenever it is read; ``owners`` then owns views:
+        each record stands there as often as it has views.
     """
-
-    offer: ClassVar[Offer] = Offer("gradients", (TensorChunks,), lattice=True, doubles=False)
 
     data: Any = field(repr=False)
     device: torch.device
@@ -55,40 +57,57 @@ class TorchExecutor:
     collate: Any = None
     kinds: tuple[torch.dtype, torch.dtype] | None = None
     processes: Processes | None = None
+    owners: Owners | None = field(default=None, repr=False)
+    views: Views | None = None
+    held: list[Any] = field(init=False, repr=False)
     _pool: NoisePool = field(init=False, repr=False)
     _secret: NoiseSource = field(init=False, repr=False)
-    held: list[Any] = field(init=False, repr=False)
+    _draws: NoiseSource | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
             raise InvalidInputError(f"Expected a chunk of at least one record, got {self.chunk}.")
+        owned = -1 if self.owners is None else len(self.owners.order)
+        views = 1 if self.views is None else self.views.count
+        if owned != self.records_held * views and (self.views is not None or self.owners is not None):
+            raise PlanError("Expected the owner of each record, or of each view of one.")
         object.__setattr__(self, "_pool", NoisePool(self.device))
         object.__setattr__(self, "_secret", NoiseSource.from_os())
-        found = [] if self._is_pair else held_generators(self.data, self.collate)
+        object.__setattr__(self, "_draws", None if self.views is None else fresh_noise())
+        found = [] if isinstance(self.data, tuple) else held_generators(self.data, self.collate)
         object.__setattr__(self, "held", found)
 
     @property
-    def population(self) -> int:
-        """The number of records, declared public."""
-        return self._count
+    def offer(self) -> Offer:
+        """What queries may ask of records, or of persons."""
+        if self.owners is None:
+            return Offer("gradients", (TensorChunks,), lattice=True, doubles=False)
+        return Offer("gradients of persons", (TensorPersons,), lattice=True, doubles=False)
 
     @property
-    def _count(self) -> int:
-        return len(self.data[0]) if self._is_pair else len(self.data)
+    def population(self) -> int:
+        """The number of records, or of their owners, declared public."""
+        return self.records_held if self.owners is None else self.owners.persons
 
     @property
     def records_held(self) -> int:
         """The number of records, whoever owns them."""
-        return self._count
+        return len(self.data[0]) if isinstance(self.data, tuple) else len(self.data)
 
     def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Tensor:
-        """Return the sum over the rows of a batch, with noise that is brought to the device or made there."""
+        """Return the sum over the rows of a batch, with noise that is brought to the device or made there.
+
+        The answer goes to all processes that have added up a part of it.
+        """
         with self.hidden(noise.is_private), torch.enable_grad():  # whatever the caller has around it
             value = self.summed(question, batch.rows(self.population))
         if question.spacing is None:
             tensors: Any = TensorNoise(noise, self.device, self._pool if self.device_noise else None)
-            return question.noised(value, tensors)
-        return torch.from_numpy(question.noised(value.cpu().numpy(), noise)).to(self.device, torch.float32)
+            answer = question.noised(value, tensors)
+        else:
+            exact = torch.from_numpy(question.noised(value.cpu().numpy(), noise))
+            answer = exact.to(self.device, torch.float32)
+        return answer if self.processes is None else self.processes.shared(answer)
 
     def summed(self, question: Question, drawn: Rows) -> Tensor:
         """Return the exact sum over some rows; for what adds the noise only.
@@ -112,31 +131,30 @@ class TorchExecutor:
         return hidden_draws(self._secret) if private else nullcontext()
 
     def records(self, rows: Rows) -> Any:
-        """Return some records, chunk by chunk; for queries only."""
-        return TorchRecords(self, rows)
+        """Return some records, or those of some persons, part by part; for queries only."""
+        units = np.arange(self.population) if rows is None else rows
+        return TorchRecords(self, units) if self.owners is None else PersonRecords(self, self.owners, units)
 
-    def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return the inputs and targets of some rows on the device; for queries only."""
-        if self._is_pair:
-            return tuple(self._picked(part, rows) for part in self.data)
-        chosen = range(self._count) if rows is None else rows.tolist()
+    def batch(self, rows: Ints) -> tuple[Tensor, Tensor]:
+        """Return the inputs (a view of each, where views are made) and targets of some rows on the device."""
+        x, y = self.plain_batch(rows)
+        if self.views is None or self._draws is None or not len(x):
+            return x, y
+        return self.views.of(x, self._draws), y
+
+    def plain_batch(self, rows: Ints) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of some rows as they are."""
+        if isinstance(self.data, tuple):
+            x, y = (part[torch.from_numpy(rows).to(part.device)].to(self.device) for part in self.data)
+            return x, y
         with drawn_apart(self.held):
-            x, y = self._collate([self.data[i] for i in chosen])
+            x, y = self._collate([self.data[i] for i in rows.tolist()])
         kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds
         if any(part.is_floating_point() and not kind.is_floating_point for part, kind in zip((x, y), kinds)):
             raise InvalidInputError(  # one such record would round the whole numbers of the others
                 "Expected whole numbers as in the first record, got one with fractions. Cast all alike."
             )
         return saturated(x, kinds[0]).to(self.device), saturated(y, kinds[1]).to(self.device)
-
-    @property
-    def _is_pair(self) -> bool:
-        return isinstance(self.data, tuple)
-
-    def _picked(self, part: Tensor, rows: Rows) -> Tensor:
-        if rows is None:
-            return part.to(self.device)
-        return part[torch.from_numpy(rows).to(part.device)].to(self.device)
 
     def _collate(self, items: Sequence[Any]) -> tuple[Tensor, Tensor]:
         if self.collate is None:
@@ -192,22 +210,12 @@ class TorchRecords:
     """The rows of one release, handed to a query chunk by chunk."""
 
     executor: TorchExecutor
-    rows: Rows
-
-    @property
-    def count(self) -> int:
-        """The number of rows; secret when they were sampled."""
-        return self.executor.population if self.rows is None else len(self.rows)
-
-    @property
-    def chunk(self) -> int:
-        """How many records fit at once."""
-        return self.executor.chunk
+    rows: Ints
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield (inputs, targets) of at most ``chunk`` records, in parts as even as can be."""
-        rows = np.arange(self.count) if self.rows is None else self.rows
-        for part in np.array_split(rows, -(-len(rows) // self.chunk)) if len(rows) else ():
+        parts = -(-len(self.rows) // self.executor.chunk)
+        for part in np.array_split(self.rows, parts) if parts else ():
             yield self.executor.batch(part)
 
 
@@ -256,13 +264,11 @@ class NoisePool:
         with self._turn:
             if self._owner != (noise, os.getpid()) or len(self._left) < count:
                 self._owner = (noise, os.getpid())
-                self._left = normals(self._key(noise), max(count, self._least))
-            taken, self._left = self._left[:count], self._left[count:]
-        return taken
-
-    def _key(self, noise: NoiseSource) -> Tensor:
-        words = noise.integers(2**32, 8).astype(np.uint32).view(np.int32)
-        return torch.from_numpy(words.copy()).to(self._device)
+                words = noise.integers(2**32, 8).astype(np.uint32).view(np.int32)
+                key = torch.from_numpy(words.copy()).to(self._device)
+                self._left = normals(key, max(count, self._least))
+            out, self._left = self._left[:count], self._left[count:]
+        return out
 
     def __reduce__(self) -> NoReturn:
         raise PlanError("A pool of noise cannot be copied or pickled: noise used twice cancels.")
@@ -274,39 +280,10 @@ _TOGETHER = {"cpu": 32, "cuda": 256}
 
 
 @dataclass(frozen=True, eq=False)
-class PersonExecutor(TorchExecutor):
-    """Records held as tensors or as a data set, each owned by a person; see :class:`TorchExecutor`.
-
-    ``chunk`` counts records. Persons of about the same size are differentiated together, one with many
-    records alone, part by part: memory does not grow with the largest person.
-    """
-
-    offer: ClassVar[Offer] = Offer("gradients of persons", (TensorPersons,), lattice=True, doubles=False)
-
-    owners: Owners | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.owners is None or len(self.owners.order) != self._count:
-            raise PlanError("Expected the owner of each record.")
-
-    @property
-    def population(self) -> int:
-        """The number of persons, declared public."""
-        assert self.owners is not None
-        return self.owners.persons
-
-    def records(self, rows: Rows) -> PersonRecords:
-        """Return the records of some persons; for queries only."""
-        assert self.owners is not None
-        return PersonRecords(self, self.owners, np.arange(self.population) if rows is None else rows)
-
-
-@dataclass(frozen=True, eq=False)
 class PersonRecords:
     """The persons of one release, handed to a query block by block."""
 
-    executor: PersonExecutor
+    executor: TorchExecutor
     owners: Owners
     persons: Ints
 
@@ -396,30 +373,3 @@ class Views:
         if owners is None:
             owners = Owners(np.arange(records), np.arange(records + 1))
         return Owners(np.repeat(owners.order, self.count), owners.edges * self.count)
-
-
-@dataclass(frozen=True, eq=False)
-class ViewExecutor(PersonExecutor):
-    """Records of which fresh views are made whenever they are read; see :class:`PersonExecutor`.
-
-    ``owners`` owns views: each record stands there as often as it has views.
-    """
-
-    views: Views | None = None
-    _draws: NoiseSource = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if (
-            self.views is None
-            or self.owners is None
-            or len(self.owners.order) != self._count * self.views.count
-        ):
-            raise PlanError("Expected the owner of each view.")
-        super(PersonExecutor, self).__post_init__()
-        object.__setattr__(self, "_draws", fresh_noise())
-
-    def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return a view of each of some rows, and its target; for queries only."""
-        x, y = super().batch(rows)
-        assert self.views is not None
-        return (self.views.of(x, self._draws), y) if len(x) else (x, y)

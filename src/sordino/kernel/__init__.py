@@ -2,7 +2,7 @@
 
 from sordino.kernel.correlated import Banded, Buffered, Correlated, Regenerated
 from sordino.kernel.curator import Curator, Executor, NoisyExecutor
-from sordino.kernel.events import Relation
+from sordino.kernel.events import Batch, Cyclic, Disjoint, FixedSize, Full, Poisson, Relation, Sampling
 from sordino.kernel.lazy import LazyVector, SparseVector
 from sordino.kernel.mechanism import (
     Gaussian,
@@ -16,7 +16,6 @@ from sordino.kernel.mechanism import (
 from sordino.kernel.noise import NoiseSource, public_generator
 from sordino.kernel.plan import Offer, PaperNoise, Plan, Printed, Question, Release, check_offer
 from sordino.kernel.query import ClippedSum, FromSum, Norm, OnLattice, Query
-from sordino.kernel.sampling import Batch, Cyclic, Disjoint, FixedSize, Full, Poisson, Sampling
 from sordino.kernel.selection import GumbelTopK, LaplaceMax, LaplacePeeling
 
 __all__ = [

@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel.arrays import Floats
-from sordino.kernel.events import Relation, gaussian_event
+from sordino.kernel.events import Cyclic, Relation, Sampling, gaussian_event
 from sordino.kernel.mechanism import Additive
 from sordino.kernel.query import Norm
-from sordino.kernel.sampling import Cyclic, Sampling
 
 
 class Strategy(Protocol):
@@ -36,15 +36,12 @@ class Strategy(Protocol):
     def coefficients(self, times: int) -> Floats:
         """Return the first ``times`` entries of the first column."""
 
-    def rows(self) -> Rows:
-        """Return a maker of the rows of ``C^-1 z``, at its first one."""
+    def rows(self) -> NextRow:
+        """Return what makes one row of ``C^-1 z`` after the other from fresh normal variables."""
 
 
-class Rows(Protocol):
-    """Makes one row of ``C^-1 z`` after the other and keeps what it needs for the next."""
-
-    def next(self, noise: Any, shape: Any) -> Any:
-        """Return the next row from fresh normal variables of the source."""
+NextRow: TypeAlias = Callable[[Any, Any], Any]
+"""Of a source of noise and a shape."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +63,17 @@ class Banded:
         found[: len(self.weights)] = self.weights
         return found[:times]
 
-    def rows(self) -> Rows:
-        return _BandedRows(self.weights)
+    def rows(self) -> NextRow:
+        past = deque[Any](maxlen=len(self.weights) - 1)
 
+        def next_row(noise: Any, shape: Any) -> Any:
+            row = noise.normal(shape)
+            for weight, before in zip(self.weights[1:], past):  # the latest comes first
+                row -= weight * before
+            past.appendleft(row.copy() if isinstance(row, np.ndarray) else row.clone())
+            return row
 
-class _BandedRows:
-    def __init__(self, weights: tuple[float, ...]) -> None:
-        self._weights, self._past = weights[1:], deque[Any](maxlen=len(weights) - 1)
-
-    def next(self, noise: Any, shape: Any) -> Any:
-        row = noise.normal(shape)
-        for weight, past in zip(self._weights, self._past):  # the latest comes first
-            row -= weight * past
-        self._past.appendleft(row.copy() if isinstance(row, np.ndarray) else row.clone())
-        return row
+        return next_row
 
 
 @dataclass(frozen=True)
@@ -100,21 +94,18 @@ class Buffered:
         rest = (np.array(self.scales) * np.array(self.decays) ** powers).sum(axis=1)
         return np.concatenate([[1.0], rest])[:times]
 
-    def rows(self) -> Rows:
-        return _BufferedRows(self.scales, self.decays)
+    def rows(self) -> NextRow:
+        buffers: list[Any] = []
 
+        def next_row(noise: Any, shape: Any) -> Any:
+            row = noise.normal(shape)
+            for scale, buffer in zip(self.scales, buffers):
+                row -= scale * buffer
+            past = buffers or [0.0] * len(self.scales)
+            buffers[:] = [decay * buffer + row for decay, buffer in zip(self.decays, past)]
+            return row
 
-class _BufferedRows:
-    def __init__(self, scales: tuple[float, ...], decays: tuple[float, ...]) -> None:
-        self._scales, self._decays, self._buffers = scales, decays, list[Any]()
-
-    def next(self, noise: Any, shape: Any) -> Any:
-        row = noise.normal(shape)
-        for scale, buffer in zip(self._scales, self._buffers):
-            row -= scale * buffer
-        past = self._buffers or [0.0] * len(self._scales)
-        self._buffers = [decay * buffer + row for decay, buffer in zip(self._decays, past)]
-        return row
+        return next_row
 
 
 @dataclass(frozen=True)
@@ -136,18 +127,15 @@ class Regenerated:
             found[t] = (t == 0) - float(np.dot(self.taps[1 : len(past) + 1], past))
         return found
 
-    def rows(self) -> Rows:
-        return _RegeneratedRows(self.taps)
+    def rows(self) -> NextRow:
+        keys = deque[int](maxlen=len(self.taps))
 
+        def next_row(noise: Any, shape: Any) -> Any:
+            keys.appendleft(noise.subkey())
+            parts = [tap * noise.normal_of(key, shape) for tap, key in zip(self.taps, keys)]
+            return sum(parts[1:], start=parts[0])
 
-class _RegeneratedRows:
-    def __init__(self, taps: tuple[float, ...]) -> None:
-        self._taps, self._keys = taps, deque[int](maxlen=len(taps))
-
-    def next(self, noise: Any, shape: Any) -> Any:
-        self._keys.appendleft(noise.subkey())
-        parts = [tap * noise.normal_of(key, shape) for tap, key in zip(self._taps, self._keys)]
-        return sum(parts[1:], start=parts[0])
+        return next_row
 
 
 def participation_norm(coefficients: Floats, separation: int) -> float:
@@ -242,15 +230,15 @@ class Memory:
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy, self._turn = strategy, threading.Lock()
-        self._rows, self._expected = strategy.rows(), 0
+        self._next_row, self._expected = strategy.rows(), 0
 
     def row(self, position: int, noise: Any, shape: Any) -> Any:
         """Return the noise of a position. One that is not the next forgets the past, which is private too."""
         with self._turn:
             if position != self._expected:
-                self._rows = self._strategy.rows()
+                self._next_row = self._strategy.rows()
             self._expected = position + 1
-            return self._rows.next(noise, shape)
+            return self._next_row(noise, shape)
 
     def __reduce__(self) -> NoReturn:
         raise PlanError("A memory of noise cannot be copied or pickled: noise used twice cancels.")

@@ -1,4 +1,4 @@
-"""The only place where noise multipliers become privacy events.
+"""The only place where noise multipliers become privacy events, and samplings, which amplify them.
 
 One semantics for all trees, that of the PLD accountant of dp-accounting: the multiplier of a
 Gaussian event is ``std / contribution of one record``. Under replace-one two contributions move,
@@ -9,14 +9,19 @@ the accountant doubles the shift itself, and so the event carries twice our mult
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from numbers import Real
+from typing import Protocol
 
 import attrs
+import numpy as np
 from dp_accounting import dp_event as dp
 
-from sordino.errors import InvalidInputError, PlanError
+from sordino.errors import InvalidInputError, PlanError, UnsupportedError
+from sordino.kernel.arrays import Rows
+from sordino.kernel.noise import NoiseSource
 
 
 class Relation(str, Enum):
@@ -45,9 +50,6 @@ class Relation(str, Enum):
 
     def __str__(self) -> str:
         return self.value
-
-
-# The only place where noise multipliers become privacy events.
 
 
 @attrs.define(frozen=True, slots=True, auto_attribs=True)
@@ -131,11 +133,6 @@ def poisson_event(rate: float, event: dp.DpEvent) -> dp.DpEvent:
     return event if rate == 1.0 else dp.PoissonSampledDpEvent(rate, event)
 
 
-def fixed_size_event(population: int, size: int, event: dp.DpEvent) -> dp.DpEvent:
-    """Event of a mechanism on a batch of exactly ``size`` distinct records."""
-    return dp.SampledWithoutReplacementDpEvent(population, size, event)
-
-
 def check_event(event: dp.DpEvent) -> dp.DpEvent:
     """Return the event of a release, unless a part of it is free or its numbers mean nothing.
 
@@ -172,3 +169,222 @@ def _none(multiplier: float) -> bool:
     if not multiplier >= 0:
         raise InvalidInputError(f"Expected a noise multiplier >= 0, got {multiplier}.")
     return multiplier == 0
+
+
+# Which records a release looks at, and what that saves. The drawn rows are secret (amplification rests on
+# that), so they come from the noise source.
+
+
+class Share(Protocol):
+    """One part's rows of one release: the same ones each time, so that a task may be run again."""
+
+    def rows(self, count: int) -> Rows:
+        """Return which of the ``count`` rows of the part are looked at; None for all of them."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The rows of a list or range, which is as secret as the batch is; None lists all of them."""
+
+    positions: Rows | range = field(repr=False, default=None)
+
+    def rows(self, count: int) -> Rows:
+        return np.asarray(self.positions) if isinstance(self.positions, range) else self.positions
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Each row with a probability, or so many distinct ones. Number and key are as secret as the batch is."""
+
+    key: int = field(repr=False)
+    rate: float | None = None
+    number: int = field(repr=False, default=0)
+
+    def rows(self, count: int) -> Rows:
+        """Return the rows that this key draws."""
+        source = NoiseSource.of_subkey(self.key)
+        if self.rate is None:
+            return source.distinct_rows(count, self.number)
+        return source.bernoulli_rows(count, self.rate)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The records that one release looks at, drawn by the curator: a share for each place where they lie."""
+
+    shares: tuple[Share, ...] = field(repr=False, default=(Listed(),))
+
+    def rows(self, count: int) -> Rows:
+        """Return the rows of records that all lie in one place, ``count`` of them; None for all."""
+        (only,) = self.shares
+        return only.rows(count)
+
+
+class Sampling(Protocol):
+    """How the rows of one release are chosen."""
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return the rows of release number ``position``; None means all of them."""
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return how each of several parts of these sizes finds its rows of release number ``position``.
+
+        All shares together have the law of :meth:`draw` on the parts behind each other.
+        """
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the event of ``times`` releases."""
+
+    def expected(self, population: int) -> float:
+        """Return the public divisor that turns a sum into a mean."""
+
+
+class InTurn:
+    """Base of samplings where release t looks at part ``t mod parts``, at each record with one probability.
+
+    The part of a record is its position modulo ``parts``: a public choice that no record can change. So a
+    record is looked at in every ``parts``-th release at most. The size of a batch is secret.
+    """
+
+    parts = 1
+    rate = 1.0
+
+    def __post_init__(self) -> None:
+        if self.parts < 1 or not 0 < self.rate <= 1:
+            raise InvalidInputError(
+                f"Expected parts >= 1 and a sampling rate in (0, 1], got {self.parts} and {self.rate}."
+            )
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return the rows of a Poisson batch of one part, found by geometric skips in O(batch)."""
+        if self.parts == 1:
+            return None if self.rate == 1.0 else noise.bernoulli_rows(population, self.rate)
+        rows = np.arange(position % self.parts, population, self.parts)
+        if self.rate < 1 and len(rows):
+            rows = rows[noise.bernoulli_rows(len(rows), self.rate)]
+        return rows
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return an independent draw per place, each with a key of its own, or its rows of one draw."""
+        if self.parts == 1:
+            return [Listed() if self.rate == 1.0 else Drawn(noise.subkey(), self.rate) for _ in sizes]
+        rows, edges = self.draw(sum(sizes), position, noise), np.cumsum([0, *sizes])
+        assert rows is not None
+        cuts = np.searchsorted(rows, edges)
+        return [Listed(rows[a:b] - edge) for a, b, edge in zip(cuts, cuts[1:], edges)]
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the event of the rounds, in each of which a record is looked at once at most.
+
+        Poisson sampling is proven to amplify noise that accountants know only.
+        """
+        if self.rate < 1:
+            if isinstance(event, dp.NonPrivateDpEvent):
+                return event
+            if not isinstance(event, (dp.GaussianDpEvent, dp.LaplaceDpEvent)):
+                raise UnsupportedError(
+                    f"No amplification is proven here for {type(event).__name__} under Poisson sampling. "
+                    "Use Full() or Disjoint() sampling for this mechanism."
+                )
+        return repeated(poisson_event(self.rate, event), -(-times // self.parts))
+
+    def expected(self, population: int) -> float:
+        """Return the expected batch size: the realised one is private."""
+        return self.rate * population / self.parts
+
+
+@dataclass(frozen=True)
+class Full(InTurn):
+    """Every record, every time."""
+
+
+@dataclass(frozen=True)
+class Poisson(InTurn):
+    """Each record enters independently with probability ``rate``; the batch size is secret."""
+
+    rate: float = field()  # has to be given
+
+
+@dataclass(frozen=True)
+class Cyclic(InTurn):
+    """Release t looks at part ``t mod parts`` only, and there at each record with probability ``rate``."""
+
+    parts: int = field()  # has to be given
+    rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """A uniform batch of exactly ``size`` distinct records, for replace-one only."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InvalidInputError(f"Expected a batch size >= 1, got {self.size}.")
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return ``size`` distinct rows."""
+        return noise.distinct_rows(population, self.size)
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Draw how many rows each part gives; which ones it draws with a key of its own."""
+        counts = noise.split_count(np.asarray(sizes, dtype=np.int64), self.size)
+        return [Drawn(noise.subkey(), number=int(count)) for count in counts]
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the without-replacement event."""
+        if relation is not Relation.REPLACE_ONE:
+            raise UnsupportedError(
+                "Fixed-size batches are proven for relation 'replace-one' only, got "
+                f"{relation.value!r}. Use Poisson sampling, or relation='replace-one'."
+            )
+        if self.size > population:
+            raise InvalidInputError(f"Expected a batch size <= the {population} records, got {self.size}.")
+        if isinstance(event, dp.NonPrivateDpEvent):
+            return event
+        if not isinstance(event, dp.GaussianDpEvent):
+            raise UnsupportedError(
+                f"No amplification is proven here for {type(event).__name__} under fixed-size "
+                "sampling. Use Full() or Disjoint() sampling for this mechanism."
+            )
+        return repeated(dp.SampledWithoutReplacementDpEvent(population, self.size, event), times)
+
+    def expected(self, population: int) -> float:
+        """Return the batch size, which is public here."""
+        return float(self.size)
+
+
+@dataclass(frozen=True)
+class Disjoint:
+    """Release number t sees chunk t of ``parts`` chunks fixed by position; each record is used once."""
+
+    parts: int
+
+    def __post_init__(self) -> None:
+        if self.parts < 1:
+            raise InvalidInputError(f"Expected a number of parts >= 1, got {self.parts}.")
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return the rows of chunk ``position``."""
+        edge = np.linspace(0, population, self.parts + 1).astype(np.int64)
+        return np.arange(edge[position], edge[position + 1])
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return the part of chunk ``position`` that lies in each part."""
+        edge = np.linspace(0, sum(sizes), self.parts + 1).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        low, high = (np.clip(e - starts, 0, sizes) for e in (edge[position], edge[position + 1]))
+        return [Listed(range(a, b)) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the event of one release: the chunks compose in parallel."""
+        if times > self.parts:
+            raise UnsupportedError(
+                f"Expected at most {self.parts} releases on {self.parts} disjoint parts, got {times}."
+            )
+        return event
+
+    def expected(self, population: int) -> float:
+        """Return the public size of a chunk."""
+        return population / self.parts

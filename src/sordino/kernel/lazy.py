@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcinv, erfinv
 
 from sordino.errors import InvalidInputError, PlanSpentError
-from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.kernel.machine_code import compiled
+from sordino.kernel.arrays import Bools, Floats, Ints, compiled
 from sordino.kernel.noise import NoiseSource
 
 _FREE = -1

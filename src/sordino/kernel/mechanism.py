@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -102,6 +102,34 @@ def widen(sensitivity: float, error: float, corner: float) -> float:
 
 
 @dataclass(frozen=True)
+class Rounding:
+    """What is known of an answer that a machine computed.
+
+    Parameters
+    ----------
+    error : how far it may be from the exact one.
+    spacing : of the lattice whose integers it is; None for doubles.
+    truncated : what each record adds are integers already, so that nothing was rounded.
+    """
+
+    error: float = 0.0
+    spacing: float | None = None
+    truncated: bool = False
+
+    def widen(self, sensitivity: float, corner: float = 0.0) -> float:
+        """Return how far such answers of neighbours may be apart, see :func:`widen`."""
+        return sensitivity if self.truncated else widen(sensitivity, self.error, corner)
+
+
+@runtime_checkable
+class ExactNoise(Protocol):
+    """A mechanism whose noise is exact: rounded to a lattice, or compared without known."""
+
+    def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Any:
+        """Add the noise to an answer, or choose by it, with room for what rounding did to it."""
+
+
+@dataclass(frozen=True)
 class OnGrid(Additive):
     """Base of noise that can be drawn exactly rounded to a lattice of integers."""
 
@@ -120,18 +148,15 @@ class OnGrid(Additive):
         """Return the norm of a vector of ones, in the norm of the sensitivity."""
         return math.sqrt(size)
 
-    def privatise_on_lattice(
-        self, value: Ints, spacing: float, sensitivity: float, noise: NoiseSource
-    ) -> Floats:
-        """Add exactly rounded noise to integers and return multiples of ``spacing``."""
-        drawn = self._integers(self.scale(sensitivity) / spacing, value.shape, noise)
+    def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Any:
+        """Add exactly rounded noise to integers, to which doubles are rounded first."""
+        spacing = known.spacing
+        if spacing is None:
+            spacing = self.lattice(sensitivity)
+            value = to_grid(self.vector(value), spacing)
+        wide = known.widen(sensitivity, self.corner(value.size) * spacing)
+        drawn = self._integers(self.scale(wide) / spacing, value.shape, noise)
         return np.asarray((value + drawn) * spacing, dtype=np.float64)
-
-    def privatise_exactly(self, value: Any, sensitivity: float, error: float, noise: NoiseSource) -> Any:
-        """Round an answer that is known up to ``error``, and add exactly rounded noise."""
-        spacing, numbers = self.lattice(sensitivity), self.vector(value)
-        wide = widen(sensitivity, error, self.corner(numbers.size) * spacing)
-        return self.privatise_on_lattice(to_grid(numbers, spacing), spacing, wide, noise)
 
     def _integers(self, scale: float, shape: tuple[int, ...], noise: NoiseSource) -> Ints:
         return noise.rounded_gaussian(scale, shape)
@@ -247,10 +272,8 @@ class SymmetricGaussian(OnGrid):
         rows, columns = np.triu_indices(len(value))
         return value[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
 
-    def privatise_on_lattice(
-        self, value: Ints, spacing: float, sensitivity: float, noise: NoiseSource
-    ) -> Floats:
-        return self.whole(super().privatise_on_lattice(value, spacing, sensitivity, noise))
+    def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Any:
+        return self.whole(super().privatise_exactly(value, sensitivity, known, noise))
 
     @staticmethod
     def whole(half: Floats) -> Floats:
@@ -318,7 +341,7 @@ class TiltedObjective(Additive):
         return found + OUTPUT_MULTIPLE * self.scale(value.output_sensitivity) * noise.normal(value.size)
 
     def privatise_exactly(
-        self, value: Tiltable, sensitivity: float, error: float, noise: NoiseSource
+        self, value: Tiltable, sensitivity: float, known: Rounding, noise: NoiseSource
     ) -> Floats:
         """Tilt by a rounded Gaussian; output noise covers what rounding moves, and is exact itself.
 
@@ -326,11 +349,12 @@ class TiltedObjective(Additive):
         its minimiser is at most ``travel`` times that from the exact one.
         """
         tilt = Gaussian(self.multiplier)
-        spacing = tilt.lattice(sensitivity)
-        drawn = tilt.privatise_on_lattice(np.zeros(value.size, np.int64), spacing, sensitivity, noise)
-        moved = widen(value.output_sensitivity, error, math.sqrt(value.size) * spacing * value.travel)
+        on_lattice = Rounding(spacing=tilt.lattice(sensitivity), truncated=True)
+        drawn = tilt.privatise_exactly(np.zeros(value.size, np.int64), sensitivity, on_lattice, noise)
+        corner = math.sqrt(value.size) * tilt.lattice(sensitivity) * value.travel
         output = Gaussian(OUTPUT_MULTIPLE * _ready(self.multiplier))
-        return np.asarray(output.privatise_exactly(value.minimised(drawn), moved, 0.0, noise))
+        moved = known.widen(value.output_sensitivity, corner)
+        return np.asarray(output.privatise_exactly(value.minimised(drawn), moved, Rounding(), noise))
 
 
 @dataclass(frozen=True)
@@ -378,7 +402,7 @@ class StableCounts(Additive):
         return [self._told(counts, sensitivity, noise) for counts in value]
 
     def privatise_exactly(
-        self, value: Sequence[dict[str, int]], sensitivity: float, error: float, noise: NoiseSource
+        self, value: Sequence[dict[str, int]], sensitivity: float, known: Rounding, noise: NoiseSource
     ) -> list[dict[str, float]]:
         """Do the same on a lattice: counts are integers of it, the threshold is a spacing above."""
         return self.privatise(value, sensitivity, noise)
@@ -391,7 +415,8 @@ class StableCounts(Additive):
             gaussian = Gaussian(self.multiplier)
             spacing = min(gaussian.lattice(sensitivity), 1.0)
             integers = np.asarray(exact / spacing, dtype=np.int64)  # a power of two: there is no rest
-            noisy = gaussian.privatise_on_lattice(integers, spacing, sensitivity, noise)
+            on_lattice = Rounding(spacing=spacing, truncated=True)
+            noisy = gaussian.privatise_exactly(integers, sensitivity, on_lattice, noise)
             # A rounded count above this has a real one above the threshold, with room for its last digits.
             most = most + spacing + abs(most) * 2.0**-40
         else:

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from randomgen import AESCounter
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.machine_code import compiled
+from sordino.kernel.arrays import Floats, Ints, compiled
 
 # A uniform V in (0, 1) is known by its first 64 bits, that is as an interval. Its image under a
 # decreasing map, the quantile of a law, is an interval too. When, with a margin far above the error of
@@ -77,7 +76,7 @@ def _round_exactly(bits: int, scale: float, more_bits: Callable[[], int], law: L
     length = 64
     while True:
         bits, length = bits << _WORD | more_bits(), length + _WORD
-        with _digits_for(length):
+        with mpmath.workdps(_digits(length)):
             ends = _ends(bits, length, law)
             if mpmath.inf in ends:
                 continue
@@ -86,8 +85,8 @@ def _round_exactly(bits: int, scale: float, more_bits: Callable[[], int], law: L
             return rounded[0]
 
 
-def _digits_for(length: int) -> Any:
-    return mpmath.workdps(30 + length // 3)  # ``length`` bits, and 30 digits beyond them
+def _digits(length: int) -> int:
+    return 30 + length // 3  # those of ``length`` bits, and 30 beyond them
 
 
 def _ends(bits: int, length: int, law: Law) -> tuple[mpmath.mpf, mpmath.mpf]:
@@ -123,10 +122,22 @@ def run_race(
     count = min(count, scores.size)
     floor = np.partition(low, scores.size - count)[scores.size - count]
     runners = np.flatnonzero(high >= floor)
-    runners = runners[np.argsort(-low[runners], kind="stable")]
-    if _is_clear(list(low[runners]), list(high[runners]), count):
-        return runners[:count]
-    return _run_exactly(runners, scores, scale, count, words, signs, more_bits)
+    ends, length, bits = list(zip(low[runners], high[runners])), 64, [int(words[i]) for i in runners]
+    while True:
+        order = sorted(range(len(ends)), key=lambda k: ends[k][0], reverse=True)
+        above = list(itertools.accumulate((ends[k][1] for k in order[:0:-1]), max))[::-1]
+        if all(ends[k][0] > rest for k, rest in zip(order[:count], above)):  # surely above all that follow
+            return runners[order[:count]]
+        bits, length = [b << _WORD | more_bits() for b in bits], length + _WORD
+        facts = [(float(scores[i]), 1 if signs is None else signs[i]) for i in runners]
+        with mpmath.workdps(_digits(length)):
+            ends = [_sum_ends(b, length, law, *fact, scale) for b, fact in zip(bits, facts)]
+
+
+def _sum_ends(bits: int, length: int, law: Law, score: float, sign: int, scale: float) -> tuple[Any, Any]:
+    ends = _ends(bits, length, law)
+    least, most = ends if sign > 0 else (-ends[1], -ends[0])
+    return mpmath.mpf(score) + mpmath.mpf(scale) * least, mpmath.mpf(score) + mpmath.mpf(scale) * most
 
 
 def _beside(scores: Floats, scale: float, ends: Floats, side: int) -> Floats:
@@ -134,36 +145,6 @@ def _beside(scores: Floats, scale: float, ends: Floats, side: int) -> Floats:
     product = scale * ends
     margin = (np.abs(scores) + np.where(np.isfinite(product), np.abs(product), 0.0)) * 2.0**-50
     return scores + product + side * margin
-
-
-def _is_clear(low: list[Any], high: list[Any], count: int) -> bool:
-    """Tell whether each of the first ``count`` is surely above all that follow."""
-    above = list(itertools.accumulate(reversed(high[1:]), max))[::-1]
-    return all(low[i] > above[i] for i in range(min(count, len(above))))
-
-
-def _run_exactly(
-    runners: Ints,
-    scores: Floats,
-    scale: float,
-    count: int,
-    words: NDArray[np.uint64],
-    signs: Ints | None,
-    more_bits: Callable[[], int],
-) -> Ints:
-    law, length, bits = GUMBEL if signs is None else LAPLACE, 64, [int(words[i]) for i in runners]
-    while True:
-        bits, length = [b << _WORD | more_bits() for b in bits], length + _WORD
-        with _digits_for(length):
-            found = []
-            for b, i in zip(bits, runners):
-                ends = _ends(b, length, law)
-                if signs is not None and signs[i] < 0:
-                    ends = (-ends[1], -ends[0])
-                found.append([mpmath.mpf(float(scores[i])) + mpmath.mpf(scale) * x for x in ends])
-            order = sorted(range(len(found)), key=lambda k: found[k][0], reverse=True)
-            if _is_clear([found[k][0] for k in order], [found[k][1] for k in order], count):
-                return runners[order[:count]]
 
 
 Shape = int | tuple[int, ...]
@@ -175,7 +156,12 @@ def public_generator(random_state: object = None) -> np.random.Generator:
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31 - 1))
-    return np.random.default_rng(random_state)  # type: ignore[arg-type]
+    try:
+        return np.random.default_rng(random_state)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"Expected random_state to be None, an integer >= 0 or a generator, got {random_state!r:.60}."
+        ) from None
 
 
 class NoiseSource:
@@ -229,24 +215,23 @@ class NoiseSource:
 
     def normal(self, shape: Shape) -> Floats:
         """Draw standard normal variables."""
-        out, generator = np.empty(shape), self._generator()
-        # Compiled code takes no lock: two threads in it at once would draw the same noise.
-        with generator.bit_generator.lock:
-            _fill_normal(generator, out.reshape(-1))
+        out = np.empty(shape)
+        self._fill(_fill_normal, out.reshape(-1))
         return out
 
     def normal_around(self, values: Floats, std: float) -> Floats:
         """Draw independent normal variables with these means."""
-        out, generator = np.empty(values.size), self._generator()
-        with generator.bit_generator.lock:
-            _fill_around(generator, values, std, out)
-        return out
+        return self._fill(_fill_around, np.empty(values.size), values, std)
 
     def normal_tail(self, low: float, count: int) -> Floats:
         """Draw standard normal variables that are larger than ``low > 0``, by Marsaglia's tail method."""
-        out, generator = np.empty(count), self._generator()
+        return self._fill(_fill_tail, np.empty(count), low)
+
+    def _fill(self, fill: Callable[..., None], out: Floats, *law: Any) -> Floats:
+        generator = self._generator()
+        # Compiled code takes no lock: two threads in it at once would draw the same noise.
         with generator.bit_generator.lock:
-            _fill_tail(generator, low, out)
+            fill(generator, out, *law)
         return out
 
     def binomial(self, trials: int, chance: float) -> int:
@@ -430,13 +415,13 @@ def _fill_normal(generator: np.random.Generator, out: Floats) -> None:
 
 
 @compiled(nogil=True)
-def _fill_around(generator: np.random.Generator, values: Floats, std: float, out: Floats) -> None:
+def _fill_around(generator: np.random.Generator, out: Floats, values: Floats, std: float) -> None:
     for i in range(out.size):
         out[i] = values[i] + std * generator.standard_normal()
 
 
 @compiled(nogil=True)
-def _fill_tail(generator: np.random.Generator, low: float, out: Floats) -> None:
+def _fill_tail(generator: np.random.Generator, out: Floats, low: float) -> None:
     # x of density low exp(-low x), kept with probability exp(-x^2 / 2), has the law of Z - low for Z > low.
     for i in range(out.size):
         beyond = generator.standard_exponential() / low
@@ -446,73 +431,23 @@ def _fill_tail(generator: np.random.Generator, low: float, out: Floats) -> None:
 
 
 # The quantile of the normal law by Wichura's rational functions (1988, algorithm AS 241), which are good to
-# 16 digits: near the middle, in the tail, and far out.
-_MIDDLE = (
-    (
-        2.5090809287301227e3,
-        3.3430575583588128e4,
-        6.7265770927008701e4,
-        4.5921953931549871e4,
-        1.3731693765509461e4,
-        1.9715909503065514e3,
-        1.3314166789178438e2,
-        3.3871328727963666,
-    ),
-    (
-        5.2264952788528546e3,
-        2.8729085735721943e4,
-        3.9307895800092711e4,
-        2.1213794301586596e4,
-        5.3941960214247511e3,
-        6.8718700749205791e2,
-        4.2313330701600911e1,
-        1.0,
-    ),
-)
-_TAIL = (
-    (
-        7.7454501427834141e-4,
-        2.2723844989269185e-2,
-        2.4178072517745061e-1,
-        1.2704582524523684,
-        3.6478483247632046,
-        5.7694972214606914,
-        4.6303378461565453,
-        1.4234371107496836,
-    ),
-    (
-        1.0507500716444168e-9,
-        5.4759380849953449e-4,
-        1.5198666563616457e-2,
-        1.4810397642748007e-1,
-        6.8976733498510000e-1,
-        1.6763848301838038,
-        2.0531916266377588,
-        1.0,
-    ),
-)
-_FAR = (
-    (
-        2.0103343992922881e-7,
-        2.7115555687434876e-5,
-        1.2426609473880784e-3,
-        2.6532189526576123e-2,
-        2.9656057182850489e-1,
-        1.7848265399172913,
-        5.4637849111641144,
-        6.6579046435011038,
-    ),
-    (
-        2.0442631033899398e-15,
-        1.4215117583164459e-7,
-        1.8463183175100547e-5,
-        7.8686913114561326e-4,
-        1.4875361290850615e-2,
-        1.3692988092273581e-1,
-        5.9983220655588794e-1,
-        1.0,
-    ),
-)
+# 16 digits: near the middle, in the tail, and far out; of each the polynomial above and the one below.
+_NUMBERS = """
+    2.5090809287301227e3 3.3430575583588128e4 6.7265770927008701e4 4.5921953931549871e4
+    1.3731693765509461e4 1.9715909503065514e3 1.3314166789178438e2 3.3871328727963666
+    5.2264952788528546e3 2.8729085735721943e4 3.9307895800092711e4 2.1213794301586596e4
+    5.3941960214247511e3 6.8718700749205791e2 4.2313330701600911e1 1.0
+    7.7454501427834141e-4 2.2723844989269185e-2 2.4178072517745061e-1 1.2704582524523684
+    3.6478483247632046 5.7694972214606914 4.6303378461565453 1.4234371107496836
+    1.0507500716444168e-9 5.4759380849953449e-4 1.5198666563616457e-2 1.4810397642748007e-1
+    6.8976733498510000e-1 1.6763848301838038 2.0531916266377588 1.0
+    2.0103343992922881e-7 2.7115555687434876e-5 1.2426609473880784e-3 2.6532189526576123e-2
+    2.9656057182850489e-1 1.7848265399172913 5.4637849111641144 6.6579046435011038
+    2.0442631033899398e-15 1.4215117583164459e-7 1.8463183175100547e-5 7.8686913114561326e-4
+    1.4875361290850615e-2 1.3692988092273581e-1 5.9983220655588794e-1 1.0
+"""
+_EIGHTS = [tuple(map(float, _NUMBERS.split()[i : i + 8])) for i in range(0, 48, 8)]
+_MIDDLE, _TAIL, _FAR = zip(_EIGHTS[::2], _EIGHTS[1::2], strict=True)
 
 
 @numba.njit(inline="always")

@@ -7,15 +7,23 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel.correlated import Correlated, Memory, Remembered
-from sordino.kernel.events import Relation, check_event, composed
-from sordino.kernel.mechanism import Gaussian, Mechanism, OnGrid, SymmetricGaussian, to_grid, widen
+from sordino.kernel.events import Cyclic, Full, Poisson, Relation, Sampling, check_event, composed
+from sordino.kernel.mechanism import (
+    ExactNoise,
+    Gaussian,
+    Mechanism,
+    OnGrid,
+    Rounding,
+    SymmetricGaussian,
+    to_grid,
+)
 from sordino.kernel.query import (
     BLOCK,
     WHOLE,
@@ -23,13 +31,13 @@ from sordino.kernel.query import (
     Answer,
     ClippedSum,
     ColumnSums,
+    ErrorBound,
     FromSum,
     OnLattice,
     Query,
     RecordSums,
     missing,
 )
-from sordino.kernel.sampling import Cyclic, Full, Poisson, Sampling
 from sordino.kernel.selection import GumbelTopK, LaplaceMax
 
 
@@ -75,17 +83,15 @@ def check_asked(found: Collection[str], asked: Collection[str]) -> None:
 
 
 def _mark(kind: type) -> str | None:
-    printed = _printed(kind)
     # A class that only says it is from the kernel is not found there.
     home = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
-    if printed or (home is kind and kind.__module__.startswith("sordino.kernel.")):
-        return printed
+    if issubclass(kind, Printed) or (home is kind and kind.__module__.startswith("sordino.kernel.")):
+        return _printed(kind)
     return _unreviewed(kind)
 
 
 def _printed(kind: type) -> str | None:
-    named = str(getattr(kind, "printed", "")) or _unreviewed(kind)
-    return named if issubclass(kind, Printed) else None
+    return (getattr(kind, "printed", "") or _unreviewed(kind)) if issubclass(kind, Printed) else None
 
 
 def _unreviewed(kind: type) -> str:
@@ -255,9 +261,8 @@ class Offer:
             )
         if self.in_parts and not (release.query.adds_up or isinstance(release.query, FromSum)):
             return f"{query} is not a sum over records: it needs all rows in one place, not {self.records}"
-        return self._unmet_sum(release, query) if self.sums_only else self._unmet_lattice(release, query)
-
-    def _unmet_sum(self, release: Release, query: str) -> str | None:
+        if not self.sums_only:
+            return self._unmet_lattice(release, query)
         if type(release.mechanism) not in (Gaussian, SymmetricGaussian):
             return f"{type(release.mechanism).__name__} is not independent Gaussian noise on a sum"
         if not release.query.adds_up:
@@ -269,9 +274,10 @@ class Offer:
             return None
         if not self.doubles:
             return f"secure_noise=True is not proven for {query if self.lattice else self.records}"
-        for part, name in ((release.query, "error"), (release.mechanism, "privatise_exactly")):
-            if not hasattr(part, name):
-                return f"secure_noise=True is not proven for {type(part).__name__}"
+        if not isinstance(release.query, ErrorBound):
+            return f"secure_noise=True is not proven for {query}"
+        if not isinstance(release.mechanism, ExactNoise):
+            return f"secure_noise=True is not proven for {type(release.mechanism).__name__}"
         return None
 
 
@@ -335,7 +341,8 @@ class Question:
         if not (self._truncates or (query.adds_up and isinstance(query, ClippedSum))):
             return None
         spacing = mechanism.lattice(self.sensitivity)
-        if self.population * (self._reach / spacing) > 2**61:
+        reach = query.reach(self.params) if isinstance(query, ClippedSum) else 0.0
+        if self.population * (max(reach, self.sensitivity) / spacing) > 2**61:
             raise UnsupportedError("secure_noise=True would overflow 64-bit sums for this many records.")
         return spacing
 
@@ -344,15 +351,14 @@ class Question:
         return self.integers and self.release.in_integers
 
     @property
-    def _reach(self) -> float:
-        reach = self.query.reach(self.params) if isinstance(self.query, ClippedSum) else self.sensitivity
-        return max(reach, self.sensitivity)
+    def _rounding(self) -> Rounding:
+        if self.spacing is not None and self._truncates:
+            return Rounding(spacing=self.spacing, truncated=True)
+        return rounding_of(self.release, self.params, self.spacing, self.population)
 
     def summed(self, records: Any) -> Answer:
         """Return the exact sum over some records; only what adds the noise to it may see it."""
-        if self.spacing is None:
-            return exact_sum(self.query, records, self.params, None)
-        if self._truncates:
+        if self.spacing is None or self._truncates:
             return exact_sum(self.query, records, self.params, self.spacing)
         return rounded_sum(self.release, records, self.params, self.spacing, self.population)
 
@@ -364,24 +370,21 @@ class Question:
 
     def privatised(self, exact: Any, noise: Any) -> Answer:
         """Return an exact answer with the noise of the release: the one way from the one to the other."""
-        mechanism: Any = self.release.mechanism
-        if not self.secure:
-            if self.memory is not None:
-                noise = Remembered(noise, self.memory, self.position)
-            return mechanism.privatise(exact, self.sensitivity, noise)
-        if self.spacing is None:
-            error = cast(Any, self.query).error(self.params, self.population)
-            return mechanism.privatise_exactly(exact, self.sensitivity, error, noise)
-        return mechanism.privatise_on_lattice(exact, self.spacing, self.room(exact), noise)
+        mechanism = self.release.mechanism
+        if self.secure:
+            assert isinstance(mechanism, ExactNoise)  # no executor offers another
+            return mechanism.privatise_exactly(exact, self.sensitivity, self._rounding, noise)
+        if self.memory is not None:
+            noise = Remembered(noise, self.memory, self.position)
+        return mechanism.privatise(exact, self.sensitivity, noise)
 
     def room(self, exact: Any) -> float:
         """Return how far apart the noise lets computed answers be: the sensitivity, and room to round."""
         if not self.secure or self._truncates:
             return self.sensitivity
-        facts = self.release, self.params, self.sensitivity
-        if self.spacing is not None:
-            return rounded_sensitivity(*facts, self.spacing, self.population, np.size(exact))
-        return widen(self.sensitivity, cast(Any, self.query).error(self.params, self.population), 0.0)
+        mechanism, rounding = self.release.mechanism, self._rounding
+        corner = mechanism.corner(np.size(exact)) if isinstance(mechanism, OnGrid) else 0.0
+        return rounding.widen(self.sensitivity, corner * (rounding.spacing or 0.0))
 
 
 def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> Answer:
@@ -391,23 +394,22 @@ def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> A
     return query.summed(records, params) if isinstance(query, FromSum) else query.evaluate(records, params)
 
 
-def added_at_once(query: Any, population: int) -> int:
-    """Return how many positions of records are added up in doubles before they are rounded."""
-    return population if population <= WHOLE or not isinstance(query, ClippedSum) else BLOCK
-
-
 def rounded_sum(release: Release, records: Any, params: Any, spacing: float, population: int) -> Any:
     """Return a sum in doubles, rounded to integers; of very many records, block by block."""
-    size = added_at_once(release.query, population)
+    assert isinstance(release.mechanism, OnGrid)
+    size = _added_at_once(release.query, population)
     parts = [records] if size == population else records.by_position(size)
-    vector = cast(Any, release.mechanism).vector
-    values = [vector(release.query.evaluate(part, params)) for part in parts]
+    values = [release.mechanism.vector(release.query.evaluate(part, params)) for part in parts]
     return sum(to_grid(value, spacing) for value in values)
 
 
-def rounded_sensitivity(
-    release: Release, params: Any, sensitivity: float, spacing: float, population: int, size: int
-) -> float:
-    """Return how far the rounded sums of neighbours may be apart: blocks differ in one only."""
-    error = cast(Any, release.query).error(params, added_at_once(release.query, population))
-    return widen(sensitivity, error, cast(Any, release.mechanism).corner(size) * spacing)
+def rounding_of(release: Release, params: Any, spacing: float | None, population: int) -> Rounding:
+    """Return what rounding does to an answer in doubles; rounded sums of neighbours differ in one block."""
+    assert isinstance(release.query, ErrorBound)  # no executor offers another
+    count = population if spacing is None else _added_at_once(release.query, population)
+    return Rounding(release.query.error(params, count), spacing)
+
+
+def _added_at_once(query: Any, population: int) -> int:
+    """Return how many positions of records are added up in doubles before they are rounded."""
+    return population if population <= WHOLE or not isinstance(query, ClippedSum) else BLOCK

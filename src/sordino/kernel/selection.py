@@ -14,7 +14,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import Relation, composed, laplace_event, pure_event, repeated, zcdp_event
 from sordino.kernel.lazy import SparseVector, lazy_gumbel_top
-from sordino.kernel.mechanism import Additive, Laplace, _dense, _ready, widen
+from sordino.kernel.mechanism import Additive, Laplace, Rounding, _dense, _ready, widen
 from sordino.kernel.noise import LAPLACE, NoiseSource
 from sordino.kernel.query import Norm
 
@@ -66,14 +66,14 @@ class GumbelTopK(Additive):
         noisy = scores + scale * noise.gumbel(scores.shape)
         return top_indices(noisy, self.count)
 
-    def privatise_exactly(self, value: Any, sensitivity: float, error: float, noise: NoiseSource) -> Ints:
-        """Return the winners of an exact race of scores that are known up to ``error``.
+    def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Ints:
+        """Return the winners of an exact race of scores that are known up to an error.
 
         Scores that are off by ``error`` no longer move together: their moves lie in ``[-2 e, s + 2 e]``,
         which is ``4 e`` wider.
         """
         scores = np.asarray(_dense(value), dtype=float)
-        wide = widen(sensitivity, (2.0 if self.monotone else 1.0) * error, 0.0)
+        wide = widen(sensitivity, (2.0 if self.monotone else 1.0) * known.error, 0.0)
         return noise.race(np.abs(scores) if self.absolute else scores, self.scale(wide), self.count)
 
 
@@ -101,10 +101,10 @@ class LaplaceMax(Additive):
         noisy = scores + self.scale(sensitivity) * noise.laplace(scores.shape)
         return top_indices(noisy, 1)
 
-    def privatise_exactly(self, value: Any, sensitivity: float, error: float, noise: NoiseSource) -> Ints:
+    def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Ints:
         """Return the winner of an exact race."""
         scores = np.asarray(_dense(value), dtype=float)
-        return noise.race(scores, self.scale(widen(sensitivity, error, 0.0)), 1, LAPLACE)
+        return noise.race(scores, self.scale(known.widen(sensitivity)), 1, LAPLACE)
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ class LaplacePeeling(Additive):
         return SparseVector(chosen, value[chosen] + scale * noise.laplace(chosen.shape), value.size)
 
     def privatise_exactly(
-        self, value: Any, sensitivity: float, error: float, noise: NoiseSource
+        self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource
     ) -> SparseVector:
         """Peel by exact races; the values get exactly rounded noise, each a release of its own."""
         value = np.asarray(_dense(value), dtype=float)
-        scale, values = self.scale(widen(sensitivity, error, 0.0)), Laplace(self.multiplier)
+        scale, values = self.scale(known.widen(sensitivity)), Laplace(self.multiplier)
         chosen = self._peel(value, lambda left: int(noise.race(left, scale, 1, LAPLACE)[0]))
-        noisy = [values.privatise_exactly(value[[i]], sensitivity, error, noise) for i in chosen]
+        noisy = [values.privatise_exactly(value[[i]], sensitivity, known, noise) for i in chosen]
         return SparseVector(chosen, np.concatenate(noisy), value.size)
 
     def _peel(self, value: Floats, winner: Callable[[Floats], int]) -> Ints:

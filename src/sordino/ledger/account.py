@@ -15,7 +15,7 @@ from sordino.accounting.leaves import flatten
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError, UnsupportedError
 from sordino.kernel.events import PureDpEvent, Relation
 from sordino.ledger.policy import BudgetPolicy, RenyiFilter
-from sordino.values import check_number
+from sordino.values import at_most, check_number
 
 
 class FilterMode(str, Enum):
@@ -32,10 +32,8 @@ class Charge:
 
     Parameters
     ----------
-    renyi : tuple of float
-        Its RDP at each order of the filter; infinity where none is proven.
-    epsilon, delta : float
-        Its certified guarantee, used in basic mode only.
+    renyi : its RDP at each order of the filter; infinity where none is proven.
+    epsilon, delta : its certified guarantee, used in basic mode only.
     """
 
     renyi: tuple[float, ...]
@@ -101,17 +99,11 @@ class Account:
         BudgetExceededError
             The filter does not admit the charge. The account is unchanged.
         """
-        basic = self.needs_certificate(charge)
-        if not (self._basic_admits(charge) if basic else self._renyi_admits(charge)):
+        epsilon, delta = exact_sum(self.epsilon, charge.epsilon), exact_sum(self.delta, charge.delta)
+        fits = epsilon <= exact(self.policy.epsilon) and delta <= exact(self.policy.delta)
+        if not (fits if self.needs_certificate(charge) else self._renyi_admits(charge)):
             raise BudgetExceededError(self._refusal(charge))
-        return replace(
-            self,
-            mode=FilterMode.BASIC if basic else FilterMode.RENYI,
-            count=self.count + 1,
-            renyi=self._renyi_with(charge),
-            epsilon=exact_sum(self.epsilon, charge.epsilon),
-            delta=exact_sum(self.delta, charge.delta),
-        )
+        return replace(self.skip(charge), renyi=self._renyi_with(charge), epsilon=epsilon, delta=delta)
 
     def skip(self, charge: Charge) -> Account:
         """Return the account after a reservation that was given back: it chose the filter, at no cost."""
@@ -124,9 +116,8 @@ class Account:
         if math.isinf(self.policy.epsilon):
             return 0.0
         if self.mode is FilterMode.BASIC:
-            parts = [float(self.epsilon) / self.policy.epsilon]
-            parts += [float(self.delta) / self.policy.delta] if self.policy.delta else []
-            return max(parts)
+            part = float(self.delta) / self.policy.delta if self.policy.delta else 0.0
+            return max(float(self.epsilon) / self.policy.epsilon, part)
         budgets = self.filter.budgets(self.policy.epsilon)
         return min(total / budget for total, budget in zip(self.renyi, budgets))
 
@@ -137,13 +128,8 @@ class Account:
         budgets = self.filter.budgets(self.policy.epsilon)
         return any(total <= most for total, most in zip(self._renyi_with(charge), budgets))
 
-    def _basic_admits(self, charge: Charge) -> bool:
-        return exact_sum(self.epsilon, charge.epsilon) <= exact(self.policy.epsilon) and exact_sum(
-            self.delta, charge.delta
-        ) <= exact(self.policy.delta)
-
     def _refusal(self, charge: Charge) -> str:
-        asked = f"The plan asks for ({charge.epsilon:.4g}, {charge.delta:.4g})"
+        asked = f"The plan asks for ({at_most(charge.epsilon)}, {at_most(charge.delta)})"
         whole = f"the budget ({self.policy.epsilon:.4g}, {self.policy.delta:.4g})"
         remedy = (
             "Nothing was reserved. Plan with a smaller epsilon or delta (`remaining` says what is left of "
@@ -155,7 +141,8 @@ class Account:
                 "Nothing was reserved. Such a plan has to be the first on its data set: learn a schema first."
             )
         elif self.mode is FilterMode.BASIC:
-            left = f"{self.epsilon:.4g} and {self.delta:.4g} are booked of {whole} (added up)"
+            booked = f"{at_most(float(self.epsilon))} and {at_most(float(self.delta))}"
+            left = f"{booked} are booked of {whole} (added up)"
         else:
             left = f"{self.fraction:.1%} of {whole} is spent (RDP filter)"
         return f"{asked}, but {left}. {remedy}"
@@ -167,9 +154,8 @@ def exact(value: float) -> Decimal:
 
 
 def exact_sum(total: Decimal, value: float) -> Decimal:
-    """Add without rounding: 1000 digits hold every sum of floats that are worth booking."""
-    with localcontext() as context:
-        context.prec = 1000
+    """Add without rounding: 1100 digits hold the sum of any floats."""
+    with localcontext(prec=1100):
         return total + exact(value)
 
 
@@ -186,7 +172,9 @@ def charge_of(
     An event without a proven RDP curve costs infinity at every finite order: it can still be
     admitted on its certificate, never on a guess.
     """
-    epsilon, delta = _certificate(certificate)
+    if not isinstance(certificate, tuple | list) or len(certificate) != 2:
+        raise InvalidInputError("Expected certificate=(epsilon, delta), a pair of numbers.")
+    epsilon, delta = (check_number("certificate", value) for value in certificate)
     finite = [order for order in orders if order < math.inf]
     try:
         curve = [_cost(value) for value in rdp_curve(event, relation, finite)] if finite else []
@@ -201,10 +189,7 @@ def charge_of(
 
 def pure_epsilon(event: dp.DpEvent, relation: Relation) -> float:
     """Return the epsilon with which an event is pure DP, infinity if it is not."""
-    total = 0.0
-    for leaf in flatten(event):
-        total += leaf.count * _pure_leaf(leaf.event, relation)
-    return _cost(total)
+    return _cost(sum(leaf.count * _pure_leaf(leaf.event, relation) for leaf in flatten(event)))
 
 
 def check_certificate(event: dp.DpEvent, relation: Relation, charge: Charge) -> Charge:
@@ -220,10 +205,8 @@ def check_certificate(event: dp.DpEvent, relation: Relation, charge: Charge) -> 
     """
     if math.isinf(charge.epsilon):
         return charge
-    if charge.delta > 0:
-        found = certify(event, charge.delta, relation).epsilon
-    else:
-        found = pure_epsilon(event, relation)
+    pure = charge.delta == 0
+    found = pure_epsilon(event, relation) if pure else certify(event, charge.delta, relation).epsilon
     if not found <= charge.epsilon * (1 + TOLERANCE):
         raise InvalidInputError(
             f"The certificate claims epsilon {charge.epsilon:.6g} at delta {charge.delta:.3g}, "
@@ -249,15 +232,3 @@ def _pure_leaf(event: dp.DpEvent, relation: Relation) -> float:
 def _cost(value: float) -> float:
     """Return a cost that can be added up; what is not a number costs everything."""
     return math.inf if math.isnan(value) else max(float(value), 0.0)
-
-
-def _certificate(certificate: tuple[float, float]) -> tuple[float, float]:
-    if not isinstance(certificate, tuple | list) or len(certificate) != 2:
-        raise InvalidInputError("Expected certificate=(epsilon, delta), a pair of numbers.")
-    epsilon, delta = (check_number("certificate", v) for v in certificate)
-    if not epsilon >= 0 or not 0 <= delta < 1:
-        raise InvalidInputError(
-            f"Expected a certificate with epsilon >= 0 and delta in [0, 1), got ({epsilon}, "
-            f"{delta}). Pass what `certify` returns."
-        )
-    return epsilon, delta

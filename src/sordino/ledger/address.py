@@ -13,9 +13,11 @@ import hashlib
 import os
 import re
 import socket
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 from urllib.parse import unquote_plus
 
 SECRET_FIELDS = ("password", "sslpassword")
@@ -67,10 +69,6 @@ class Address(str):
         return Address, (str(self),)
 
 
-@overload
-def hidden(url: str) -> str: ...
-@overload
-def hidden(url: Any) -> Any: ...
 def hidden(url: Any) -> Any:
     """Return a URL as an :class:`Address`; whatever is no URL (a path, a ledger, None) comes back untouched.
 
@@ -90,12 +88,9 @@ def public_part(url: str) -> str:
     if "@" in rest:  # a password with a slash or an at sign that was not escaped
         user, rest = "", rest.rpartition("@")[2]
     place, _, query = rest.partition("?")
-    kept = "&".join(field for field in query.split("&") if field and not _is_secret(field))
+    names = {field: unquote_plus(field.partition("=")[0]).strip().lower() for field in query.split("&")}
+    kept = "&".join(field for field in query.split("&") if field and names[field] not in SECRET_FIELDS)
     return f"{scheme}://{user}{'@' if user else ''}{place}{'?' if kept else ''}{kept}"
-
-
-def _is_secret(field: str) -> bool:
-    return unquote_plus(field.partition("=")[0]).strip().lower() in SECRET_FIELDS
 
 
 # ----------------------------------- Which person and process made a reservation, and whether it still runs
@@ -114,13 +109,10 @@ def signed(key: str) -> str:
 
 @cache
 def version_of_code() -> str:
-    """Return the version of this Sordino."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
+    """Return the version of this Sordino, "" where it is not installed."""
+    with suppress(PackageNotFoundError):
         return version("sordino")
-    except PackageNotFoundError:
-        return ""
+    return ""
 
 
 @cache

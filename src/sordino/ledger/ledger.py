@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
 from html import escape
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from dp_accounting import dp_event as dp
 
@@ -35,46 +33,33 @@ from sordino.ledger.account import Account, FilterMode, charge_of, check_certifi
 from sordino.ledger.address import Address, hidden, is_gone, is_mine, person, person_of, signed
 from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
-from sordino.ledger.records import (
-    Dataset,
-    Entry,
-    Status,
-    damaged,
-    encode_event,
-    entry_row,
-    require_own_filter,
-    seal,
-)
+from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event, seal
 from sordino.ledger.sqlite import SQLiteStore
-from sordino.ledger.store import (
-    Store,
-    dataset_ids,
-    from_json,
-    insert_dataset,
-    insert_entry,
-    owners,
-    owners_of,
-    read_dataset,
-    read_entries,
-    read_entry,
-    to_json,
-    update_account,
-    update_status,
-)
+from sordino.ledger.store import Store, from_json, to_json
 from sordino.ledger.team import Terms, fingerprint, read_terms, use_approval, write_approval, write_terms
-from sordino.values import check_number
+from sordino.values import at_least, check_number
 
 # -------------------------------------- A reservation in the hands of whoever is about to release something
 
 
-class _Book(Protocol):
-    def finish(self, dataset_id: str, sequence: int, status: Status, reason: str = "") -> Entry: ...
+class Ending:
+    """What is settled at the end of a ``with`` block, and fails on an error."""
 
-    def give_back(self, dataset_id: str, sequence: int, turn: int = 0) -> Entry: ...
+    settle: Callable[[], None]
+    fail: Callable[[str], None]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.settle()
+        else:
+            self.fail(kind.__name__)  # the message of an error may quote the data, its class not
 
 
 @dataclass(frozen=True)
-class Reservation:
+class Reservation(Ending):
     """Budget that is spent and may now be used, once.
 
     As a context manager it settles at the end of the block and fails on an error. Either way the
@@ -83,7 +68,7 @@ class Reservation:
     the ledger is out of reach by then a warning says so, and what was released and paid for is not lost.
     """
 
-    ledger: _Book
+    ledger: Ledger
     entry: Entry
     beside: tuple[Entry, ...] = ()
     process: int = field(default_factory=os.getpid, repr=False, compare=False)
@@ -130,17 +115,6 @@ class Reservation:
                 stacklevel=3,
             )
 
-    def __enter__(self) -> Reservation:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.settle()
-        else:
-            self.fail(kind.__name__)  # the message of an error may quote the data, its class not
-
 
 # ---------------------------- Replay of a history: nothing stored is believed but the policy and the events
 # The filter is derived from the policy again, the costs and certificates from the events, and the running
@@ -169,10 +143,8 @@ def verified(
 ) -> Verification:
     """Check data sets against their histories and receipts; raise ``LedgerCorruptError`` at a fault."""
     differences = [_checked(dataset, entries) for dataset, entries in records]
-    count = sum(len(entries) for _, entries in records)
-    signatures = signatures or {}
     chains = {
-        dataset.dataset_id: chain_heads(entries, signatures.get(dataset.dataset_id, {}))
+        dataset.dataset_id: chain_heads(entries, (signatures or {}).get(dataset.dataset_id, {}))
         for dataset, entries in records
     }
     for receipt in receipts:
@@ -182,6 +154,7 @@ def verified(
                 f"data set {label!r} has no history with this receipt: a reservation was edited, deleted, "
                 "moved or cut off since, or the receipt is of another ledger"
             )
+    count = sum(len(entries) for _, entries in records)
     return Verification(len(records), count, max(differences, default=0.0), _receipts(chains))
 
 
@@ -199,7 +172,7 @@ def chain_heads(entries: Sequence[Entry], owners: Mapping[int, str] | None = Non
         ended = replace(entry, status=Status.RESERVED, reason="", finished_at="")
         owner = (owners or {}).get(entry.sequence, "")
         signature = [owner] if owner.count("|") == 7 else []
-        heads.append(seal([heads[-1], *entry_row(ended), *signature]))
+        heads.append(seal([heads[-1], *ended.row, *signature]))
     return heads[1:]
 
 
@@ -209,15 +182,15 @@ def _receipts(chains: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 def replayed(account: Account, entries: Sequence[Entry]) -> Account:
     """Return the account that a history gives, booked step by step on an empty one."""
-
-    def booked(state: Account, entry: Entry) -> Account:
-        return state.skip(entry.charge) if entry.status is Status.RETURNED else state.book(entry.charge)
-
-    return reduce(booked, entries, Account(account.policy, account.filter))
+    again = Account(account.policy, account.filter)
+    for entry in entries:
+        again = again.skip(entry.charge) if entry.status is Status.RETURNED else again.book(entry.charge)
+    return again
 
 
 def _checked(dataset: Dataset, entries: Sequence[Entry]) -> float:
-    account, label = require_own_filter(dataset).account, f"data set {dataset.dataset_id!r}"
+    """Check a data set against its history; return the largest relative difference of a cost."""
+    account, label = dataset.require_own_filter().account, f"data set {dataset.dataset_id!r}"
     if [entry.sequence for entry in entries] != list(range(1, account.count + 1)):
         raise damaged(f"{label} counts {account.count} reservations, its history differs")
     if any(entry.dataset_id != dataset.dataset_id for entry in entries):
@@ -233,30 +206,22 @@ def _checked(dataset: Dataset, entries: Sequence[Entry]) -> float:
 
 def _difference(account: Account, entry: Entry) -> float:
     """Return how far the stored cost of an entry is from the cost of its event now."""
-    certificate = entry.charge.epsilon, entry.charge.delta
-    relation, orders = account.policy.relation, account.filter.orders
-    again = charge_of(entry.event, relation, orders, certificate)
-    pairs = zip(entry.charge.renyi, again.renyi, strict=True)
-    largest = max(_apart(stored, new) for stored, new in pairs)
+    relation, charge = account.policy.relation, entry.charge
+    again = charge_of(entry.event, relation, account.filter.orders, (charge.epsilon, charge.delta))
+    largest = max(_apart(*pair) for pair in zip(charge.renyi, again.renyi, strict=True))
     if largest > CLOSE:
         raise damaged(f"reservation {entry.sequence} does not cost what its event costs")
-    _check_certificate(account, entry)
-    return largest
-
-
-def _check_certificate(account: Account, entry: Entry) -> None:
     try:
-        check_certificate(entry.event, account.policy.relation, entry.charge)
+        check_certificate(entry.event, relation, charge)
     except (InvalidInputError, UnsupportedError) as error:
         raise damaged(f"reservation {entry.sequence} claims less than its event costs") from error
+    return largest
 
 
 def _apart(stored: float, new: float) -> float:
     if stored == new:
         return 0.0
-    if math.isinf(stored) or math.isinf(new):
-        return math.inf
-    return abs(stored - new) / max(stored, new)
+    return math.inf if math.isinf(stored + new) else abs(stored - new) / max(stored, new)
 
 
 # ----------------------------------- What an account means to a person: how much is spent, how much is left
@@ -268,15 +233,11 @@ class Spent:
 
     Parameters
     ----------
-    epsilon, delta : float
-        In basic mode the sums of the certificates; else the reading of the Rényi sums at the
+    epsilon, delta : in basic mode the sums of the certificates; else the reading of the Rényi sums at the
         policy's delta. The guarantee is the policy's: this says how much of it is used up.
-    fraction : float
-        The part of the budget that is gone. It grows evenly with equal plans, unlike epsilon.
-    mode : FilterMode
-        Which filter guards the data set.
-    reservations : int
-        How many were booked, those included that were given back unused.
+    fraction : the part of the budget that is gone. It grows evenly with equal plans, unlike epsilon.
+    mode : which filter guards the data set.
+    reservations : how many were booked, those included that were given back unused.
     """
 
     epsilon: float
@@ -292,12 +253,10 @@ class Remaining:
 
     Parameters
     ----------
-    epsilon, delta : float
-        The largest certificate of one more plan that fits: any plan on an untouched data set and
-        in basic mode; under the Rényi filter a plan of full-batch Gaussian noise (others fit
-        about as much).
-    fraction : float
-        The part of the budget that is left.
+    epsilon, delta : the largest certificate of one more plan that fits: any plan on an untouched data set
+        and in basic mode; under the Rényi filter a plan of full-batch Gaussian noise (others fit about as
+        much).
+    fraction : the part of the budget that is left.
     """
 
     epsilon: float
@@ -327,16 +286,6 @@ def remaining_of(account: Account) -> Remaining:
     return Remaining(_largest_gaussian(account), policy.delta, left)
 
 
-def nonadaptive(policy: BudgetPolicy, entries: Sequence[Entry], delta: float | None = None) -> Certificate:
-    """Return the tight certificate of a history, valid for plans fixed in advance."""
-    event = composed([entry.event for entry in entries if entry.status is not Status.RETURNED])
-    chosen = policy.delta if delta is None else check_number("delta", delta)
-    if chosen == 0:
-        epsilon = pure_epsilon(event, policy.relation)
-        return Certificate(epsilon, 0.0, policy.relation, "pure (sum)")
-    return certify(event, chosen, policy.relation)
-
-
 def _largest_gaussian(account: Account) -> float:
     """Return the epsilon of the largest Gaussian plan, or pure plan, that still fits."""
     policy = account.policy
@@ -353,129 +302,7 @@ def _largest_gaussian(account: Account) -> float:
     return max(pure, gaussian)
 
 
-# ---------------------------------------------------------------- Everything that can be read from a ledger
-
-
-class LedgerReader:
-    """The reading half of :class:`~sordino.ledger.Ledger`."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._accounts: dict[str, Account] = {}
-
-    def datasets(self) -> list[str]:
-        """Return the names of all data sets."""
-        with self._store.transaction(write=False) as store:
-            return dataset_ids(store)
-
-    def policy(self, dataset_id: str) -> BudgetPolicy:
-        """Return the budget of a data set."""
-        return self._account(name(dataset_id, "dataset_id")).policy
-
-    def account(self, dataset_id: str) -> Account:
-        """Return the present state of a data set's filter."""
-        with self._store.transaction(write=False) as store:
-            return read_dataset(store, name(dataset_id, "dataset_id")).account
-
-    def history(self, dataset_id: str) -> list[Entry]:
-        """Return all reservations of a data set, oldest first."""
-        return self._records(dataset_id)[1]
-
-    def people(self, dataset_id: str) -> dict[int, str]:
-        """Return who made each reservation, by its number; "" where that was not written down.
-
-        It is the account, or ``SORDINO_PERSON``, of the process that booked: what it says of itself.
-        """
-        with self._store.transaction(write=False) as store:
-            found = owners_of(store, name(dataset_id, "dataset_id"))
-        return {sequence: person_of(one) for sequence, one in found.items()}
-
-    def spent(self, dataset_id: str) -> Spent:
-        """Return what is booked, as the filter counts it."""
-        return spent_of(self.account(dataset_id))
-
-    def remaining(self, dataset_id: str) -> Remaining:
-        """Return what can still be booked."""
-        return remaining_of(self.account(dataset_id))
-
-    def nonadaptive(self, dataset_id: str, delta: float | None = None) -> Certificate:
-        """Return the tight figure of everything booked, as if it had been planned in one go.
-
-        It is smaller than what the filter counts, and it is *not* what the filter enforces: it
-        would be a guarantee only had no plan depended on an earlier result. Takes seconds.
-        """
-        dataset, entries = self._records(dataset_id)
-        return nonadaptive(dataset.account.policy, entries, delta)
-
-    def verify(self, dataset_id: str | None = None, *, receipts: Sequence[str] = ()) -> Verification:
-        """Replay the history and compare it with the running sums, and with receipts of earlier checks.
-
-        Raises
-        ------
-        LedgerCorruptError
-            The first thing that does not agree.
-        """
-        with self._store.transaction(write=False) as store:
-            if isinstance(store, SQLiteStore):
-                store.check_pages()
-            chosen = dataset_ids(store) if dataset_id is None else [dataset_id]
-            records = [
-                (read_dataset(store, name(one, "dataset_id")), read_entries(store, one)) for one in chosen
-            ]
-            signatures = {one: owners_of(store, one) for one in chosen}
-        return verified(records, receipts, signatures)
-
-    def to_json(self, dataset_id: str | None = None) -> str:
-        """Return data sets with their histories as strict JSON."""
-        chosen = self.datasets() if dataset_id is None else [dataset_id]
-        return to_json([self._records(one) for one in chosen])
-
-    def close(self) -> None:
-        """Close the connection. What was reserved stays spent."""
-        self._store.close()
-
-    def _account(self, dataset_id: str) -> Account:
-        """Return an account for its policy and filter, which never change; the sums are old."""
-        if dataset_id not in self._accounts:
-            self._accounts[dataset_id] = self.account(dataset_id)
-        return self._accounts[dataset_id]
-
-    def _records(self, dataset_id: str) -> tuple[Dataset, list[Entry]]:
-        dataset_id = name(dataset_id, "dataset_id")
-        with self._store.transaction(write=False) as store:
-            read_terms(store, dataset_id).require("read", person())
-            return read_dataset(store, dataset_id), read_entries(store, dataset_id)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _repr_html_(self) -> str:
-        """Return the budgets as a table; notebooks show it."""
-        rows = []
-        for one in self.datasets():
-            account = self.account(one)
-            policy, spent, left = account.policy, spent_of(account), remaining_of(account)
-            budget = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
-            cells = (*budget, f"{spent.fraction:.1%}", f"{left.epsilon:.4g}")
-            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
-        titles = ("data set", "epsilon", "delta", "per", "spent", "one more plan may cost epsilon")
-        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._store.label!r})"
-
-
-DEFAULT_TIMEOUT = 30.0
-
-
-class Ledger(LedgerReader):
+class Ledger:
     """Budgets of data sets and the history of what was asked of them.
 
     Open one with :meth:`open`. A handle may be used by several threads, survives a fork and can
@@ -501,13 +328,17 @@ class Ledger(LedgerReader):
     >>> ledger.close(); folder.cleanup()
     """
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._accounts: dict[str, Account] = {}
+
     @classmethod
     def open(
         cls,
         address: str | os.PathLike[str],
         *,
         create: bool = True,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeout: float = 30.0,
         migrate: bool = False,
     ) -> Ledger:
         """Open a ledger.
@@ -555,9 +386,9 @@ class Ledger(LedgerReader):
             raise InvalidInputError(f"Expected a BudgetPolicy, got a {type(policy).__name__}.")
         fresh = Dataset(dataset_id, Account.opened(policy), now())
         with self._store.transaction(write=True) as store:
-            if insert_dataset(store, fresh):
+            if store.insert_dataset(fresh):
                 return
-            old = read_dataset(store, dataset_id).account.policy
+            old = store.dataset(dataset_id).account.policy
         if not exist_ok or old != policy:
             raise DatasetExistsError(
                 f"The data set {dataset_id!r} has the budget ({old.epsilon:.4g}, {old.delta:.4g}) "
@@ -621,7 +452,7 @@ class Ledger(LedgerReader):
         nothing. Under replace-one a unit is replaced within its part.
         """
         with self._store.transaction(write=False) as store:
-            known = dataset_ids(store)
+            known = store.dataset_ids()
         inside = [one for one in known if one.startswith(f"{dataset_id}/")]
         return [dataset_id] if dataset_id in known or not inside else inside
 
@@ -643,7 +474,7 @@ class Ledger(LedgerReader):
             return [entry for entry in found if entry is not None]
 
     def _booked(self, store: Store, draft: Entry, known: Account, key: str) -> Entry:
-        dataset, terms = read_dataset(store, draft.dataset_id, lock=True), read_terms(store, draft.dataset_id)
+        dataset, terms = store.dataset(draft.dataset_id, lock=True), read_terms(store, draft.dataset_id)
         terms.require("spend", person())
         use_approval(store, terms, draft, person())
         account = dataset.account
@@ -651,16 +482,16 @@ class Ledger(LedgerReader):
             raise damaged(f"the budget of {draft.dataset_id!r} was exchanged")
         booked = replace(dataset, account=account.book(draft.charge))
         entry = replace(draft, sequence=booked.account.count)
-        insert_entry(store, entry, signed(key))
-        update_account(store, booked)
+        store.insert_entry(entry, signed(key))
+        store.update_account(booked)
         return entry
 
     def _find(self, dataset_id: str, key: str) -> Entry | None:
         """Return the reservation that was written under a key, None if there is none."""
         with suppress(LedgerError), self._store.transaction(write=False) as store:
-            for sequence, owner in owners_of(store, dataset_id).items():
-                if owner.endswith(f"|{key}"):
-                    return read_entry(store, dataset_id, sequence)
+            owners = store.owners_of(dataset_id)
+            mine = (e for e in store.entries(dataset_id) if owners[e.sequence].endswith(f"|{key}"))
+            return next(mine, None)
         return None
 
     def terms(self, dataset_id: str) -> Terms:
@@ -672,7 +503,7 @@ class Ledger(LedgerReader):
         """Write the terms of a data set; whoever may ``create`` there now may change them."""
         dataset_id = name(dataset_id, "dataset_id")
         with self._store.transaction(write=True) as store:
-            read_dataset(store, dataset_id, lock=True)
+            store.dataset(dataset_id, lock=True)
             read_terms(store, dataset_id).require("create", person())
             write_terms(store, dataset_id, terms)
 
@@ -680,7 +511,7 @@ class Ledger(LedgerReader):
         """Approve what another person asked for: the request that ``ApprovalNeededError`` names, once."""
         dataset_id = name(dataset_id, "dataset_id")
         with self._store.transaction(write=True) as store:
-            read_dataset(store, dataset_id, lock=True)
+            store.dataset(dataset_id, lock=True)
             read_terms(store, dataset_id).require("approve", person())
             write_approval(store, dataset_id, text(request, "request"), person())
 
@@ -692,7 +523,7 @@ class Ledger(LedgerReader):
         """
         found = fingerprint(data, key)
         with self._store.transaction(write=True) as store:
-            read_dataset(store, name(dataset_id, "dataset_id"), lock=True)
+            store.dataset(name(dataset_id, "dataset_id"), lock=True)
             terms = read_terms(store, dataset_id)
             if not terms.fingerprint:
                 write_terms(store, dataset_id, replace(terms, fingerprint=found))
@@ -716,7 +547,7 @@ class Ledger(LedgerReader):
         """Write what became of a reservation; it stays spent. See :class:`Reservation`."""
         reason = text(reason, "reason")
         with self._store.transaction(write=True) as store:
-            entry = read_entry(store, dataset_id, sequence, lock=True)
+            entry = store.entry(dataset_id, sequence)
             if status is Status.CRASHED and entry.status is not Status.RESERVED:
                 return entry
             if entry.status.is_final:
@@ -727,7 +558,7 @@ class Ledger(LedgerReader):
             if status is Status.CRASHED and entry.reason:  # it may go on, and its turn must stay known
                 reason = f"{entry.reason}; {reason}"
             entry = replace(entry, status=status, reason=reason, finished_at=now())
-            update_status(store, entry)
+            store.update_status(entry)
         return entry
 
     def give_back(self, dataset_id: str, sequence: int, turn: int = 0) -> Entry:
@@ -740,9 +571,9 @@ class Ledger(LedgerReader):
         sums of the others are those of a history without it. The filter it chose stays.
         """
         with self._store.transaction(write=True) as store:
-            dataset = read_dataset(store, dataset_id, lock=True)
-            entry = read_entry(store, dataset_id, sequence, lock=True)
-            mine = is_mine(owners_of(store, dataset_id).get(sequence, "")) and not entry.reason
+            dataset = store.dataset(dataset_id, lock=True)
+            entry = store.entry(dataset_id, sequence)
+            mine = is_mine(store.owners_of(dataset_id).get(sequence, "")) and not entry.reason
             heir = turn > 0 and entry.reason == f"turn {turn}"
             if entry.status is not Status.RESERVED or not (mine or heir):
                 raise LedgerError(
@@ -750,9 +581,9 @@ class Ledger(LedgerReader):
                     f"{entry.status.value}, has gone on, or belongs to another process. It stays spent."
                 )
             entry = replace(entry, status=Status.RETURNED, reason="nothing was asked", finished_at=now())
-            update_status(store, entry)
-            account = replayed(dataset.account, read_entries(store, dataset_id))
-            update_account(store, replace(dataset, account=account))
+            store.update_status(entry)
+            account = replayed(dataset.account, store.entries(dataset_id))
+            store.update_account(replace(dataset, account=account))
         return entry
 
     def take_turn(self, dataset_id: str, sequence: int, turn: int) -> None:
@@ -762,7 +593,7 @@ class Ledger(LedgerReader):
         number it knows, and everybody else's number is old from then on.
         """
         with self._store.transaction(write=True) as store:
-            entry = read_entry(store, dataset_id, sequence, lock=True)
+            entry = store.entry(dataset_id, sequence)
             if entry.status.is_final:
                 raise LedgerError(
                     f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}. It cannot go on."
@@ -774,15 +605,16 @@ class Ledger(LedgerReader):
                     f"Reservation {sequence} of {dataset_id!r} went on {taken} times, this copy of the run "
                     f"knows {turn}. A copy would release twice what was paid for once: start a new run."
                 )
-            update_status(store, replace(entry, status=Status.RESERVED, reason=f"turn {turn + 1}"))
+            store.update_status(replace(entry, status=Status.RESERVED, reason=f"turn {turn + 1}"))
 
     def mark_crashed(self) -> int:
         """Label reservations whose process on this machine is gone; return how many."""
         with self._store.transaction(write=False) as store:
-            rows = owners(store, Status.RESERVED.value)
-        gone = [row for row in rows if is_gone(row[2])]
+            query = "SELECT dataset_id, sequence, owner FROM sordino_reservations WHERE status = ?"
+            rows = store.execute(query, (Status.RESERVED.value,))
+        gone = [row for row in rows if is_gone(str(row[2]))]
         for dataset_id, sequence, _ in gone:
-            self.finish(dataset_id, sequence, Status.CRASHED, "the process ended")
+            self.finish(str(dataset_id), int(sequence), Status.CRASHED, "the process ended")
         return len(gone)
 
     def import_json(self, document: str) -> list[str]:
@@ -796,14 +628,125 @@ class Ledger(LedgerReader):
         verified(records)
         with self._store.transaction(write=True) as store:
             for dataset, entries in records:
-                if not insert_dataset(store, dataset):
+                if not store.insert_dataset(dataset):
                     raise DatasetExistsError(
                         f"The data set {dataset.dataset_id!r} is already in {store.label}. "
                         "Nothing was imported."
                     )
                 for entry in entries:
-                    insert_entry(store, entry, "")
+                    store.insert_entry(entry, "")
         return [dataset.dataset_id for dataset, _ in records]
+
+    # ---------------------------------------------------- Everything that can be read from a ledger
+
+    def datasets(self) -> list[str]:
+        """Return the names of all data sets."""
+        with self._store.transaction(write=False) as store:
+            return store.dataset_ids()
+
+    def policy(self, dataset_id: str) -> BudgetPolicy:
+        """Return the budget of a data set."""
+        return self._account(name(dataset_id, "dataset_id")).policy
+
+    def account(self, dataset_id: str) -> Account:
+        """Return the present state of a data set's filter."""
+        with self._store.transaction(write=False) as store:
+            return store.dataset(name(dataset_id, "dataset_id")).account
+
+    def history(self, dataset_id: str) -> list[Entry]:
+        """Return all reservations of a data set, oldest first."""
+        return self._records(dataset_id)[1]
+
+    def people(self, dataset_id: str) -> dict[int, str]:
+        """Return who made each reservation, by its number; "" where that was not written down.
+
+        It is the account, or ``SORDINO_PERSON``, of the process that booked: what it says of itself.
+        """
+        with self._store.transaction(write=False) as store:
+            found = store.owners_of(name(dataset_id, "dataset_id"))
+        return {sequence: person_of(one) for sequence, one in found.items()}
+
+    def spent(self, dataset_id: str) -> Spent:
+        """Return what is booked, as the filter counts it."""
+        return spent_of(self.account(dataset_id))
+
+    def remaining(self, dataset_id: str) -> Remaining:
+        """Return what can still be booked."""
+        return remaining_of(self.account(dataset_id))
+
+    def nonadaptive(self, dataset_id: str, delta: float | None = None) -> Certificate:
+        """Return the tight figure of everything booked, as if it had been planned in one go.
+
+        It is smaller than what the filter counts, and it is *not* what the filter enforces: it
+        would be a guarantee only had no plan depended on an earlier result. Takes seconds.
+        """
+        dataset, entries = self._records(dataset_id)
+        policy = dataset.account.policy
+        event = composed([entry.event for entry in entries if entry.status is not Status.RETURNED])
+        chosen = policy.delta if delta is None else check_number("delta", delta)
+        if chosen == 0:
+            return Certificate(pure_epsilon(event, policy.relation), 0.0, policy.relation, "pure (sum)")
+        return certify(event, chosen, policy.relation)
+
+    def verify(self, dataset_id: str | None = None, *, receipts: Sequence[str] = ()) -> Verification:
+        """Replay the history and compare it with the running sums, and with receipts of earlier checks.
+
+        Raises
+        ------
+        LedgerCorruptError
+            The first thing that does not agree.
+        """
+        with self._store.transaction(write=False) as store:
+            if isinstance(store, SQLiteStore):
+                store.check_pages()
+            chosen = store.dataset_ids() if dataset_id is None else [name(dataset_id, "dataset_id")]
+            records = [(store.dataset(one), store.entries(one)) for one in chosen]
+            signatures = {one: store.owners_of(one) for one in chosen}
+        return verified(records, receipts, signatures)
+
+    def to_json(self, dataset_id: str | None = None) -> str:
+        """Return data sets with their histories as strict JSON."""
+        chosen = self.datasets() if dataset_id is None else [dataset_id]
+        return to_json([self._records(one) for one in chosen])
+
+    def close(self) -> None:
+        """Close the connection. What was reserved stays spent."""
+        self._store.close()
+
+    def _account(self, dataset_id: str) -> Account:
+        """Return an account for its policy and filter, which never change; the sums are old."""
+        if dataset_id not in self._accounts:
+            self._accounts[dataset_id] = self.account(dataset_id)
+        return self._accounts[dataset_id]
+
+    def _records(self, dataset_id: str) -> tuple[Dataset, list[Entry]]:
+        dataset_id = name(dataset_id, "dataset_id")
+        with self._store.transaction(write=False) as store:
+            read_terms(store, dataset_id).require("read", person())
+            return store.dataset(dataset_id), store.entries(dataset_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """Return the budgets as a table; notebooks show it."""
+        rows = []
+        for one in self.datasets():
+            account = self.account(one)
+            policy, spent, left = account.policy, spent_of(account), remaining_of(account)
+            budget = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
+            cells = (*budget, f"{spent.fraction:.1%}", at_least(left.epsilon))
+            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+        titles = ("data set", "epsilon", "delta", "per", "spent", "one more plan may cost epsilon")
+        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store.label!r})"
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[str, float]]:
         return _reopen, (self._store.address, self._store.timeout)

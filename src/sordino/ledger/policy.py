@@ -22,13 +22,10 @@ class BudgetPolicy:
 
     Parameters
     ----------
-    epsilon, delta : float
-        The guarantee of all releases together. ``epsilon=inf`` allows releases without noise;
+    epsilon, delta : the guarantee of all releases together. ``epsilon=inf`` allows releases without noise;
         ``delta=0`` allows pure mechanisms only.
-    relation : Relation or str
-        Which data sets count as neighbours. A plan made for another relation is refused.
-    unit : str
-        Whom the guarantee protects, for example ``"record"`` or ``"person"``.
+    relation : which data sets count as neighbours. A plan made for another relation is refused.
+    unit : whom the guarantee protects, for example ``"record"`` or ``"person"``.
 
     Examples
     --------
@@ -173,10 +170,8 @@ class RenyiFilter:
 
     Parameters
     ----------
-    orders : tuple of float
-        Rényi orders above one; infinity stands for pure differential privacy.
-    deltas : tuple of float
-        The share of each order. They add up to at most the policy's delta.
+    orders : Rényi orders above one; infinity stands for pure differential privacy.
+    deltas : the share of each order. They add up to at most the policy's delta.
     """
 
     orders: tuple[float, ...]
@@ -191,10 +186,14 @@ class RenyiFilter:
                     f"Expected an order above 1 with a positive share, got {order} with {delta}."
                 )
 
-    @classmethod
-    def for_policy(cls, policy: BudgetPolicy) -> RenyiFilter:
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def for_policy(policy: BudgetPolicy) -> RenyiFilter:
         """Choose the orders that suit a policy; they depend on nothing but the policy."""
-        return _filter_of(policy)
+        # Shares of a smaller delta would not be exact floats; then only pure mechanisms are admitted.
+        pairs = [] if policy.delta < 100 * SMALLEST_DELTA else _finite_orders(policy)
+        orders, deltas = zip(*pairs, (math.inf, 0.0))
+        return RenyiFilter(orders, deltas)
 
     def belongs_to(self, policy: BudgetPolicy) -> bool:
         """Return whether this is the filter of a policy, and none that somebody chose later.
@@ -202,19 +201,18 @@ class RenyiFilter:
         The theorem needs shares that add up to delta *and* a family that was fixed before the first
         release. So a filter that comes from a file is never believed: it has to be the policy's own.
         """
-        own = _filter_of(policy)
+        own = RenyiFilter.for_policy(policy)
         return self.orders == own.orders and all(
             math.isclose(mine, its, rel_tol=1e-12) for mine, its in zip(self.deltas, own.deltas, strict=True)
         )
 
     def budgets(self, epsilon: float) -> tuple[float, ...]:
         """Return the largest sum that each order may reach."""
-        pairs = zip(self.orders, self.deltas)
         return tuple(
             epsilon * (1 + TWELVE_DIGITS)
             if math.isinf(order)
             else (epsilon - price(order, delta)) * (1 - ROUNDING)
-            for order, delta in pairs
+            for order, delta in zip(self.orders, self.deltas)
         )
 
     def reading(self, spent: tuple[float, ...]) -> float:
@@ -222,14 +220,6 @@ class RenyiFilter:
         return min(
             total + price(order, delta) for order, delta, total in zip(self.orders, self.deltas, spent)
         )
-
-
-@lru_cache(maxsize=256)
-def _filter_of(policy: BudgetPolicy) -> RenyiFilter:
-    # Shares of a smaller delta would not be exact floats; then only pure mechanisms are admitted.
-    pairs = [] if policy.delta < 100 * SMALLEST_DELTA else _finite_orders(policy)
-    orders, deltas = zip(*pairs, (math.inf, 0.0))
-    return RenyiFilter(orders, deltas)
 
 
 def price(order: float, delta: float) -> float:

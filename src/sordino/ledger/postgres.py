@@ -50,7 +50,11 @@ class PostgresStore(Store):
     for_update: ClassVar[str] = " FOR UPDATE"
 
     def __init__(self, url: Address, timeout: float, create: bool, migrate: bool = False) -> None:
-        self._psycopg = _driver()
+        try:
+            import psycopg
+        except ImportError as error:
+            raise require_extra("psycopg", "postgres") from error
+        self._psycopg: Any = psycopg
         super().__init__(url, timeout)
         self._url = url
         self._schema: str | None = None
@@ -63,10 +67,9 @@ class PostgresStore(Store):
         return f"postgresql://{place.rpartition('@')[2]}"
 
     @property
-    def errors(self) -> type[Exception]:
+    def errors(self) -> tuple[type[Exception], ...]:
         """The base class of the database's errors."""
-        kind: type[Exception] = self._psycopg.Error
-        return kind
+        return (self._psycopg.Error,)
 
     def connect(self) -> Any:
         """Open a session whose commits are durable and whose waits end."""
@@ -79,16 +82,12 @@ class PostgresStore(Store):
 
     def execute(self, statement: str, values: Sequence[object] = (), /) -> list[Row]:
         """Run one statement inside a transaction."""
-        cursor = self._connection.execute(self._qualified(statement), values)
-        rows: list[Row] = cursor.fetchall() if cursor.description else []
-        return rows
-
-    def _qualified(self, statement: str) -> bytes:
-        """Return a statement as psycopg reads it, with every table of the ledger named by its schema."""
-        if self._schema is not None:
+        if self._schema is not None:  # every table of the ledger is named by its schema
             quoted = '"' + self._schema.replace('"', '""').replace("%", "%%") + '".'
             statement = _TABLE.sub(lambda table: quoted + table[0], statement)
-        return statement.replace("?", "%s").encode()
+        cursor = self._connection.execute(statement.replace("?", "%s").encode(), values)
+        rows: list[Row] = cursor.fetchall() if cursor.description else []
+        return rows
 
     def translate(self, error: Exception) -> Exception:
         """Return the typed error for PostgreSQL's state."""
@@ -119,7 +118,12 @@ class PostgresStore(Store):
             if self._find():
                 check_version(self)
             else:
-                self._schema = self._own_schema()
+                (self._schema,) = self.execute("SELECT pg_catalog.current_schema()")[0]
+                if self._schema is None:
+                    raise LedgerError(
+                        f"The role has no schema in {self.label} to make a ledger in. Let it use one, for "
+                        "example `CREATE SCHEMA sordino`, and name it in the role's search_path."
+                    )
                 create_tables(self)
 
     def _find(self) -> bool:
@@ -142,20 +146,3 @@ class PostgresStore(Store):
             )
         self._schema = schemas[0] if schemas else None
         return bool(schemas)
-
-    def _own_schema(self) -> str:
-        (schema,) = self.execute("SELECT pg_catalog.current_schema()")[0]
-        if schema is None:
-            raise LedgerError(
-                f"The role has no schema in {self.label} to make a ledger in. Let it use one, for example "
-                "`CREATE SCHEMA sordino`, and name it in the role's search_path."
-            )
-        return str(schema)
-
-
-def _driver() -> Any:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise require_extra("psycopg", "postgres") from error
-    return psycopg

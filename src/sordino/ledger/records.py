@@ -35,6 +35,18 @@ class Status(str, Enum):
         return self in (Status.SETTLED, Status.FAILED, Status.RETURNED)
 
 
+ENTRY_COLUMNS = (
+    "dataset_id, sequence, status, event, charges, epsilon, delta, description, plan_digest, "
+    "reason, reserved_at, finished_at"
+)
+DATASET_COLUMNS = (
+    "dataset_id, epsilon, delta, relation, unit, orders, shares, mode, reservations, spent_renyi, "
+    "spent_epsilon, spent_delta, created_at"
+)
+UNREADABLE = (SordinoError, ValueError, TypeError, KeyError, ArithmeticError, RecursionError)
+"""What a reader of rows meets in a file that somebody else wrote."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One reservation in the history of a data set; ``sequence`` counts from one."""
@@ -65,6 +77,25 @@ class Entry:
         """The delta that goes with ``epsilon``."""
         return self.charge.delta
 
+    @property
+    def row(self) -> list[object]:
+        """The values of ``ENTRY_COLUMNS``."""
+        charge, words = self.charge, (self.description, self.plan_digest, self.reason)
+        row: list[object] = [self.dataset_id, self.sequence, self.status.value, self.event_json]
+        row += [dump(charge.renyi), charge.epsilon, charge.delta, *words]
+        return [*row, self.reserved_at, self.finished_at]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Entry:
+        """Build an entry from ``ENTRY_COLUMNS``, or say that the row is damaged."""
+        try:
+            dataset_id, sequence, status, event, renyi, epsilon, delta, *texts = row
+            charge = Charge(load(renyi), float(epsilon), float(delta))
+            words = [text(one, "a text") for one in texts]
+            return cls(_name(dataset_id), _whole(sequence), Status(status), str(event), charge, *words)
+        except UNREADABLE as error:
+            raise damaged("a reservation cannot be read") from error
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -74,80 +105,40 @@ class Dataset:
     account: Account
     created_at: str
 
+    @property
+    def row(self) -> list[object]:
+        """The values of ``DATASET_COLUMNS``."""
+        account, policy = self.account, self.account.policy
+        row: list[object] = [self.dataset_id, policy.epsilon, policy.delta, policy.relation.value]
+        row += [policy.unit, dump(account.filter.orders), dump(account.filter.deltas)]
+        row += [account.mode.value, account.count, dump(account.renyi)]
+        return [*row, str(account.epsilon), str(account.delta), self.created_at]
 
-ENTRY_COLUMNS = (
-    "dataset_id, sequence, status, event, charges, epsilon, delta, description, plan_digest, "
-    "reason, reserved_at, finished_at"
-)
-DATASET_COLUMNS = (
-    "dataset_id, epsilon, delta, relation, unit, orders, shares, mode, reservations, spent_renyi, "
-    "spent_epsilon, spent_delta, created_at"
-)
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Dataset:
+        """Build a data set from ``DATASET_COLUMNS``, or say that the row is damaged."""
+        try:
+            dataset_id, epsilon, delta, relation, unit, orders, shares, mode, count, renyi, *rest = row
+            policy = BudgetPolicy(float(epsilon), float(delta), Relation(relation), unit)
+            total_epsilon, total_delta, created = rest
+            chosen, sums = RenyiFilter(load(orders), load(shares)), map(Decimal, (total_epsilon, total_delta))
+            account = Account(policy, chosen, FilterMode(mode), _whole(count), load(renyi), *sums)
+            return cls(_name(dataset_id), account, text(created, "a time"))
+        except UNREADABLE as error:
+            raise damaged("the account of a data set cannot be read") from error
 
-
-UNREADABLE = (SordinoError, ValueError, TypeError, KeyError, ArithmeticError, RecursionError)
-"""What a reader of rows meets in a file that somebody else wrote."""
-
-
-def entry_row(entry: Entry) -> list[object]:
-    """Return the values of ``ENTRY_COLUMNS``."""
-    charge = entry.charge
-    row: list[object] = [entry.dataset_id, entry.sequence, entry.status.value, entry.event_json]
-    row += [dump(charge.renyi), charge.epsilon, charge.delta, entry.description]
-    return [*row, entry.plan_digest, entry.reason, entry.reserved_at, entry.finished_at]
-
-
-def entry_from_row(row: Sequence[Any]) -> Entry:
-    """Build an entry from ``ENTRY_COLUMNS``, or say that the row is damaged."""
-    try:
-        dataset_id, sequence, status, event, renyi, epsilon, delta, *texts = row
-        charge = Charge(load(renyi), float(epsilon), float(delta))
-        description, digest, reason, reserved, finished = (text(words, "a text") for words in texts)
-        return Entry(
-            _name(dataset_id), _whole(sequence), Status(status), str(event), charge,
-            description, digest, reason, reserved, finished,
-        )  # fmt: skip
-    except UNREADABLE as error:
-        raise damaged("a reservation cannot be read") from error
-
-
-def dataset_row(dataset: Dataset) -> list[object]:
-    """Return the values of ``DATASET_COLUMNS``."""
-    account, policy = dataset.account, dataset.account.policy
-    row: list[object] = [dataset.dataset_id, policy.epsilon, policy.delta, policy.relation.value]
-    row += [policy.unit, dump(account.filter.orders), dump(account.filter.deltas)]
-    row += [account.mode.value, account.count, dump(account.renyi)]
-    return [*row, str(account.epsilon), str(account.delta), dataset.created_at]
-
-
-def dataset_from_row(row: Sequence[Any]) -> Dataset:
-    """Build a data set from ``DATASET_COLUMNS``, or say that the row is damaged."""
-    try:
-        dataset_id, epsilon, delta, relation, unit, orders, shares, mode, count, renyi, *rest = row
-        policy = BudgetPolicy(float(epsilon), float(delta), Relation(relation), unit)
-        total_epsilon, total_delta, created = rest
-        account = Account(
-            policy, RenyiFilter(load(orders), load(shares)), FilterMode(mode), _whole(count), load(renyi),
-            Decimal(total_epsilon), Decimal(total_delta),
-        )  # fmt: skip
-        return Dataset(_name(dataset_id), account, text(created, "a time"))
-    except UNREADABLE as error:
-        raise damaged("the account of a data set cannot be read") from error
-
-
-def require_own_filter(dataset: Dataset) -> Dataset:
-    """Return a data set whose stored filter is the one of its policy; another one was never proven."""
-    if not dataset.account.filter.belongs_to(dataset.account.policy):
-        raise damaged(f"the filter of data set {dataset.dataset_id!r} is not the one of its budget")
-    return dataset
+    def require_own_filter(self) -> Dataset:
+        """Return this, if its stored filter is the one of its policy; another one was never proven."""
+        if not self.account.filter.belongs_to(self.account.policy):
+            raise damaged(f"the filter of data set {self.dataset_id!r} is not the one of its budget")
+        return self
 
 
 def _name(value: object) -> str:
     """Return a name as the ledger would have written it; another spelling would be a second budget."""
-    checked = name(value, "dataset_id")
-    if checked != value:
+    if name(value, "dataset_id") != value:
         raise damaged("a data set has a name that is not in its normal form")
-    return checked
+    return str(value)
 
 
 def _whole(value: object) -> int:
@@ -162,10 +153,11 @@ def seal(values: Sequence[object]) -> str:
     return hashlib.sha256(line.encode("ascii")).hexdigest()
 
 
-def check_seal(values: Sequence[object], stored: object) -> None:
-    """Refuse a row whose content is not what was written."""
-    if seal(values) != stored:
+def check_seal(row: Sequence[object]) -> Sequence[object]:
+    """Return a row without the seal at its end, or refuse one whose content is not what was written."""
+    if seal(row[:-1]) != row[-1]:
         raise damaged("a row does not match its seal")
+    return row[:-1]
 
 
 def damaged(what: str) -> LedgerCorruptError:
@@ -201,6 +193,6 @@ def load(line: str) -> tuple[float, ...]:
     return tuple(float(value) for value in json.loads(line))
 
 
-def jsonable(value: float) -> float | str:
-    """Return a number that strict JSON can hold."""
-    return "inf" if math.isinf(value) else value
+def jsonable(value: Any) -> Any:
+    """Return a value that strict JSON can hold; infinity becomes a text."""
+    return "inf" if value == math.inf else value

@@ -65,9 +65,9 @@ class SQLiteStore(Store):
         return str(self.path)
 
     @property
-    def errors(self) -> type[Exception]:
-        """The base class of the database's errors."""
-        return sqlite3.Error
+    def errors(self) -> tuple[type[Exception], ...]:
+        """The base class of the database's errors, and text of its pages that is no text."""
+        return sqlite3.Error, UnicodeDecodeError
 
     def connect(self) -> sqlite3.Connection:
         """Open the file; it is never created here, so a lost ledger is not a fresh budget."""
@@ -104,43 +104,34 @@ class SQLiteStore(Store):
         """
         if not write:
             return super().begin(write)
-        self._require_same_file()
-        self.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
-        deadline = time.monotonic() + self.timeout
-        try:
-            while not self._began():
-                if time.monotonic() >= deadline:
-                    super().begin(write)
-                    break
-        finally:
-            self.execute(f"PRAGMA busy_timeout = {round(self.timeout * 1000)}")
-        return None
-
-    def _began(self) -> bool:
-        try:
-            self.execute(self.begin_write)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                raise
-            return False
-        return True
-
-    def _require_same_file(self) -> None:
-        """Refuse to write into a file that was removed or exchanged since it was opened."""
         if _identity(self.path) != self._file:
             self._drop()
             raise LedgerError(
                 f"The ledger {self.label} was removed or replaced while it was open. Nothing was "
                 "written. Put the file back, or open the new one."
             )
+        self.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
+        deadline = time.monotonic() + self.timeout
+        try:
+            while True:
+                try:
+                    return super().begin(write)
+                except sqlite3.OperationalError as error:
+                    busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                    if not busy or time.monotonic() >= deadline:
+                        raise
+        finally:
+            self.execute(f"PRAGMA busy_timeout = {round(self.timeout * 1000)}")
 
     def translate(self, error: Exception) -> Exception:
         """Return the typed error for SQLite's code."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kind = _CODES.get(code, LedgerError)
-        if code == sqlite3.SQLITE_CANTOPEN and not _writable(self.path):
+        own = os.access in os.supports_effective_ids
+        rights = (os.access(place, os.W_OK, effective_ids=own) for place in (self.path, self.path.parent))
+        if code == sqlite3.SQLITE_CANTOPEN and not all(rights):
             kind = LedgerReadOnlyError
-        elif code == 0 and isinstance(error, sqlite3.OperationalError):
+        elif code == 0 and isinstance(error, (sqlite3.OperationalError, UnicodeDecodeError)):
             kind = LedgerCorruptError  # the binding found text that is no text
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         return kind(f"The ledger {self.label} cannot be used ({name}). {_REMEDIES[kind]}")
@@ -166,13 +157,27 @@ class SQLiteStore(Store):
         """Make the file under another name and link it into place, complete or not at all."""
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
-            with self._translate_errors():
-                _write_empty(draft, self.timeout)
+            draft.unlink(missing_ok=True)
+            # Only its owner may read it; -wal and -shm get the same rights.
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            with self._translate_errors(), closing(_connection(draft, self.timeout)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                create_tables(connection)
+                connection.execute("COMMIT")
             with suppress(FileExistsError):  # another process was faster; its file is the ledger
                 os.link(draft, self.path)
-            _sync_folder(self.path.parent)
+            with suppress(OSError, AttributeError):  # the name is made durable where the system can
+                folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         except OSError as error:
-            raise _cannot_create(self.label, error) from error
+            kind = LedgerReadOnlyError if isinstance(error, PermissionError) else LedgerError
+            raise kind(
+                f"The ledger {self.label} cannot be created ({type(error).__name__}). Choose a folder on a "
+                "local disk that this user may write."
+            ) from error
         finally:
             draft.unlink(missing_ok=True)
 
@@ -192,13 +197,10 @@ def _checked(path: str | os.PathLike[str]) -> Path:
     return result
 
 
-def _connection(path: Path, timeout: float, mode: str = "rw") -> sqlite3.Connection:
+def _connection(path: Path, timeout: float) -> sqlite3.Connection:
+    place = f"{path.as_uri()}?mode=rw"
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode={mode}",
-        uri=True,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=False,
+        place, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
     )
     try:
         connection.execute("PRAGMA synchronous = FULL")
@@ -212,45 +214,8 @@ def _connection(path: Path, timeout: float, mode: str = "rw") -> sqlite3.Connect
     return connection
 
 
-def _write_empty(path: Path, timeout: float) -> None:
-    """Write a ledger without data sets that only its owner may read; -wal and -shm get the same rights."""
-    path.unlink(missing_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    connection = _connection(path, timeout, mode="rwc")
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        create_tables(connection)
-        connection.execute("COMMIT")
-    finally:
-        connection.close()
-
-
 def _identity(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
         status = path.stat()
         return status.st_dev, status.st_ino
     return None
-
-
-def _writable(path: Path) -> bool:
-    effective = os.access in os.supports_effective_ids
-    places = (path, path.parent)
-    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the name of a new file durable, where the system can."""
-    with suppress(OSError, AttributeError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _cannot_create(label: str, error: OSError) -> LedgerError:
-    kind = LedgerReadOnlyError if isinstance(error, PermissionError) else LedgerError
-    return kind(
-        f"The ledger {label} cannot be created ({type(error).__name__}). Choose a folder on a "
-        "local disk that this user may write."
-    )

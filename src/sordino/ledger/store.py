@@ -9,7 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from sordino.errors import InvalidInputError, LedgerError, LedgerVersionError, UnknownDatasetError
 from sordino.ledger.records import (
@@ -20,14 +20,8 @@ from sordino.ledger.records import (
     Entry,
     check_seal,
     damaged,
-    dataset_from_row,
-    dataset_row,
     decode_event,
-    encode_event,
-    entry_from_row,
-    entry_row,
     jsonable,
-    require_own_filter,
     seal,
 )
 from sordino.values import check_number
@@ -37,13 +31,6 @@ Row = tuple[Any, ...]
 # Connections that a fork inherited. Closing one in the child would disturb the parent's, so they
 # are kept from the garbage collector instead.
 _INHERITED: list[object] = []
-
-
-class Statements(Protocol):
-    """Whatever runs a statement."""
-
-    def execute(self, statement: str, values: Sequence[object] = ..., /) -> Any:
-        """Run one statement."""
 
 
 class Store(ABC):
@@ -87,8 +74,8 @@ class Store(ABC):
 
     @property
     @abstractmethod
-    def errors(self) -> type[Exception]:
-        """The base class of the database's errors."""
+    def errors(self) -> tuple[type[Exception], ...]:
+        """The base classes of the database's errors."""
 
     def back_up(self, version: int) -> None:  # noqa: B027 - a server's owner makes copies, not its clients
         """Keep a copy of the ledger as it is, inside a transaction, before its tables change."""
@@ -106,20 +93,17 @@ class Store(ABC):
                 raise LedgerError(f"The ledger {self.label} was closed. Open it again.")
             if self._connection is None:
                 self._connection = self.connect()
-            yield from self._block(write)
-
-    def _block(self, write: bool) -> Iterator[Store]:
-        self.begin(write)
-        try:
-            yield self
-            self.execute("COMMIT")
-        except BaseException:
-            # If even this fails the connection is lost, and the database rolls back by itself.
+            self.begin(write)
             try:
-                self.execute("ROLLBACK")
-            except Exception:
-                self._drop()
-            raise
+                yield self
+                self.execute("COMMIT")
+            except BaseException:
+                # If even this fails the connection is lost, and the database rolls back by itself.
+                try:
+                    self.execute("ROLLBACK")
+                except Exception:
+                    self._drop()
+                raise
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -154,55 +138,113 @@ class Store(ABC):
             else:
                 _INHERITED.append(self._connection)
 
+    # ---------------------------------- Rows; every method runs inside a transaction of the caller
+
+    def dataset_ids(self) -> list[str]:
+        """Return the names of all data sets."""
+        return sorted(str(row[0]) for row in self.execute("SELECT dataset_id FROM sordino_datasets"))
+
+    def dataset(self, dataset_id: str, *, lock: bool = False) -> Dataset:
+        """Return a data set, locked until the transaction ends if asked."""
+        query = f"SELECT {DATASET_COLUMNS}, seal FROM sordino_datasets WHERE dataset_id = ?"
+        rows = self.execute(query + (self.for_update if lock else ""), (dataset_id,))
+        if not rows:
+            raise UnknownDatasetError(
+                f"The ledger {self.label} has no data set {dataset_id!r}. Check the name, or set its "
+                "budget once with `ledger.create` or `sordino ledger create`."
+            )
+        return Dataset.from_row(check_seal(rows[0])).require_own_filter()
+
+    def insert_dataset(self, dataset: Dataset) -> bool:
+        """Add a data set; return whether it is new. An existing one is left as it is."""
+        values = dataset.row
+        rows = self.execute(
+            f"INSERT INTO sordino_datasets ({DATASET_COLUMNS}, seal) VALUES ({_marks(len(values) + 1)})"
+            " ON CONFLICT (dataset_id) DO NOTHING RETURNING dataset_id",
+            [*values, seal(values)],
+        )
+        return bool(rows)
+
+    def update_account(self, dataset: Dataset) -> None:
+        """Write the running state of a filter."""
+        values = dict(zip(DATASET_COLUMNS.split(", "), dataset.row))
+        changed = ("mode", "reservations", "spent_renyi", "spent_epsilon", "spent_delta")
+        self.execute(
+            f"UPDATE sordino_datasets SET {' = ?, '.join(changed)} = ?, seal = ? WHERE dataset_id = ?",
+            [*(values[column] for column in changed), seal(dataset.row), dataset.dataset_id],
+        )
+
+    def insert_entry(self, entry: Entry, owner: str) -> None:
+        """Add a reservation; ``owner`` says who made it, from where and with which code."""
+        values = entry.row
+        self.execute(
+            f"INSERT INTO sordino_reservations ({ENTRY_COLUMNS}, owner, seal)"
+            f" VALUES ({_marks(len(values) + 2)})",
+            [*values, owner, seal(values)],
+        )
+
+    def entries(self, dataset_id: str) -> list[Entry]:
+        """Return the history of a data set, oldest first."""
+        query = f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations WHERE dataset_id = ?"
+        rows = self.execute(f"{query} ORDER BY sequence", (dataset_id,))
+        return [Entry.from_row(check_seal(row)) for row in rows]
+
+    def entry(self, dataset_id: str, sequence: int) -> Entry:
+        """Return one reservation, locked until the transaction ends where that writes."""
+        rows = self.execute(
+            f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations"
+            f" WHERE dataset_id = ? AND sequence = ?{self.for_update}",
+            (dataset_id, sequence),
+        )
+        if not rows:
+            raise damaged(f"reservation {sequence} of {dataset_id!r} is gone")
+        return Entry.from_row(check_seal(rows[0]))
+
+    def update_status(self, entry: Entry) -> None:
+        """Write what became of a reservation."""
+        values = (entry.status.value, entry.reason, entry.finished_at, seal(entry.row))
+        self.execute(
+            "UPDATE sordino_reservations SET status = ?, reason = ?, finished_at = ?, seal = ?"
+            " WHERE dataset_id = ? AND sequence = ?",
+            (*values, entry.dataset_id, entry.sequence),
+        )
+
+    def owners_of(self, dataset_id: str) -> dict[int, str]:
+        """Return which process owns each reservation of a data set."""
+        query = "SELECT sequence, owner FROM sordino_reservations WHERE dataset_id = ?"
+        return {int(sequence): str(owner) for sequence, owner in self.execute(query, (dataset_id,))}
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
 
 # ----------------------------------------------------------------- The tables of a ledger and their version
 
 VERSION = 2
 
+_TYPES = {"epsilon": "DOUBLE PRECISION", "delta": "DOUBLE PRECISION", "sequence": "BIGINT"}
+_TYPES["reservations"] = "BIGINT"
+
+
+def _table(name: str, columns: str, key: str, more: str = "") -> str:
+    typed = (f"{column} {_TYPES.get(column, 'TEXT')} NOT NULL" for column in columns.split(", "))
+    return f"CREATE TABLE sordino_{name} ({', '.join(typed)}, PRIMARY KEY ({key}){more})"
+
+
+_OF_A_DATASET = ", FOREIGN KEY (dataset_id) REFERENCES sordino_datasets (dataset_id)"
 TABLES = (
-    "CREATE TABLE sordino_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    """CREATE TABLE sordino_datasets (
-        dataset_id TEXT PRIMARY KEY,
-        epsilon DOUBLE PRECISION NOT NULL,
-        delta DOUBLE PRECISION NOT NULL,
-        relation TEXT NOT NULL,
-        unit TEXT NOT NULL,
-        orders TEXT NOT NULL,
-        shares TEXT NOT NULL,
-        mode TEXT NOT NULL,
-        reservations BIGINT NOT NULL,
-        spent_renyi TEXT NOT NULL,
-        spent_epsilon TEXT NOT NULL,
-        spent_delta TEXT NOT NULL,
-        created_at TEXT NOT NULL,
-        seal TEXT NOT NULL
-    )""",
-    """CREATE TABLE sordino_reservations (
-        dataset_id TEXT NOT NULL REFERENCES sordino_datasets (dataset_id),
-        sequence BIGINT NOT NULL,
-        status TEXT NOT NULL,
-        event TEXT NOT NULL,
-        charges TEXT NOT NULL,
-        epsilon DOUBLE PRECISION NOT NULL,
-        delta DOUBLE PRECISION NOT NULL,
-        description TEXT NOT NULL,
-        plan_digest TEXT NOT NULL,
-        reason TEXT NOT NULL,
-        reserved_at TEXT NOT NULL,
-        finished_at TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        seal TEXT NOT NULL,
-        PRIMARY KEY (dataset_id, sequence)
-    )""",
+    _table("meta", "name, value", "name"),
+    _table("datasets", f"{DATASET_COLUMNS}, seal", "dataset_id"),
+    _table("reservations", f"{ENTRY_COLUMNS}, owner, seal", "dataset_id, sequence", _OF_A_DATASET),
 )
 
 
-def create_tables(store: Statements) -> None:
+def create_tables(store: Any) -> None:
     """Make an empty ledger of the present version, inside a transaction."""
     for statement in TABLES:
         store.execute(statement)
-    values = ("schema", str(VERSION))
-    store.execute("INSERT INTO sordino_meta (name, value) VALUES (?, ?)", values)
+    store.execute("INSERT INTO sordino_meta (name, value) VALUES (?, ?)", ("schema", str(VERSION)))
 
 
 STEPS: dict[int, Callable[[Store], None]] = {}
@@ -241,123 +283,6 @@ def check_version(store: Store, migrate: bool = False) -> None:
         store.execute("UPDATE sordino_meta SET value = ? WHERE name = ?", (str(VERSION), "schema"))
 
 
-# ------------------------- Reading and writing rows; every function runs inside a transaction of the caller
-
-
-def dataset_ids(store: Store) -> list[str]:
-    rows = store.execute("SELECT dataset_id FROM sordino_datasets ORDER BY dataset_id")
-    return sorted(str(row[0]) for row in rows)
-
-
-def find_dataset(store: Store, dataset_id: str, *, lock: bool = False) -> Dataset | None:
-    """Return a data set, locked until the transaction ends if asked, or None."""
-    rows = store.execute(
-        f"SELECT {DATASET_COLUMNS}, seal FROM sordino_datasets WHERE dataset_id = ?"
-        + (store.for_update if lock else ""),
-        (dataset_id,),
-    )
-    if not rows:
-        return None
-    check_seal(rows[0][:-1], rows[0][-1])
-    return require_own_filter(dataset_from_row(rows[0][:-1]))
-
-
-def read_dataset(store: Store, dataset_id: str, *, lock: bool = False) -> Dataset:
-    """Return a data set, or say that there is none of this name."""
-    dataset = find_dataset(store, dataset_id, lock=lock)
-    if dataset is None:
-        raise UnknownDatasetError(
-            f"The ledger {store.label} has no data set {dataset_id!r}. Check the name, or set its "
-            "budget once with `ledger.create` or `sordino ledger create`."
-        )
-    return dataset
-
-
-def insert_dataset(store: Store, dataset: Dataset) -> bool:
-    """Add a data set; return whether it is new. An existing one is left as it is."""
-    values = dataset_row(dataset)
-    rows = store.execute(
-        f"INSERT INTO sordino_datasets ({DATASET_COLUMNS}, seal) VALUES ({_marks(len(values) + 1)})"
-        " ON CONFLICT (dataset_id) DO NOTHING RETURNING dataset_id",
-        [*values, seal(values)],
-    )
-    return bool(rows)
-
-
-def update_account(store: Store, dataset: Dataset) -> None:
-    values = dataset_row(dataset)
-    columns = DATASET_COLUMNS.split(", ")
-    changed = ("mode", "reservations", "spent_renyi", "spent_epsilon", "spent_delta")
-    assignments = ", ".join(f"{column} = ?" for column in (*changed, "seal"))
-    store.execute(
-        f"UPDATE sordino_datasets SET {assignments} WHERE dataset_id = ?",
-        [*(values[columns.index(c)] for c in changed), seal(values), dataset.dataset_id],
-    )
-
-
-def insert_entry(store: Store, entry: Entry, owner: str) -> None:
-    values = entry_row(entry)
-    store.execute(
-        f"INSERT INTO sordino_reservations ({ENTRY_COLUMNS}, owner, seal) VALUES ({_marks(len(values) + 2)})",
-        [*values, owner, seal(values)],
-    )
-
-
-def read_entries(store: Store, dataset_id: str) -> list[Entry]:
-    """Return the history of a data set, oldest first."""
-    rows = store.execute(
-        f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations WHERE dataset_id = ? ORDER BY sequence",
-        (dataset_id,),
-    )
-    return [_entry(row) for row in rows]
-
-
-def read_entry(store: Store, dataset_id: str, sequence: int, *, lock: bool = False) -> Entry:
-    rows = store.execute(
-        f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations"
-        f" WHERE dataset_id = ? AND sequence = ?{store.for_update if lock else ''}",
-        (dataset_id, sequence),
-    )
-    if not rows:
-        raise damaged(f"reservation {sequence} of {dataset_id!r} is gone")
-    return _entry(rows[0])
-
-
-def update_status(store: Store, entry: Entry) -> None:
-    """Write what became of a reservation."""
-    values = (entry.status.value, entry.reason, entry.finished_at, seal(entry_row(entry)))
-    store.execute(
-        "UPDATE sordino_reservations SET status = ?, reason = ?, finished_at = ?, seal = ?"
-        " WHERE dataset_id = ? AND sequence = ?",
-        (*values, entry.dataset_id, entry.sequence),
-    )
-
-
-def owners(store: Store, status: str) -> list[tuple[str, int, str]]:
-    """Return which process owns each reservation of a status."""
-    rows = store.execute(
-        "SELECT dataset_id, sequence, owner FROM sordino_reservations WHERE status = ?", (status,)
-    )
-    return [(str(name), int(sequence), str(owner)) for name, sequence, owner in rows]
-
-
-def owners_of(store: Store, dataset_id: str) -> dict[int, str]:
-    """Return which process owns each reservation of a data set."""
-    rows = store.execute(
-        "SELECT sequence, owner FROM sordino_reservations WHERE dataset_id = ?", (dataset_id,)
-    )
-    return {int(sequence): str(owner) for sequence, owner in rows}
-
-
-def _entry(row: Sequence[object]) -> Entry:
-    check_seal(row[:-1], row[-1])
-    return entry_from_row(row[:-1])
-
-
-def _marks(count: int) -> str:
-    return ", ".join("?" * count)
-
-
 # ------------------------------------------------------------------------ A ledger as strict JSON, and back
 
 FORMAT = "sordino-ledger"
@@ -368,8 +293,8 @@ def to_json(records: Sequence[tuple[Dataset, Sequence[Entry]]]) -> str:
     """Return data sets and their histories as a JSON document."""
     datasets = [
         {
-            **_object(DATASET_COLUMNS, dataset_row(dataset)),
-            "history": [_object(ENTRY_COLUMNS, entry_row(entry)) for entry in entries],
+            **_object(DATASET_COLUMNS, dataset.row),
+            "history": [_object(ENTRY_COLUMNS, entry.row) for entry in entries],
         }
         for dataset, entries in records
     ]
@@ -388,13 +313,25 @@ def save(document: str, path: str | os.PathLike[str]) -> None:
 
 def from_json(document: str) -> list[tuple[Dataset, list[Entry]]]:
     """Return what :func:`to_json` wrote, or refuse the document."""
-    datasets, found = _datasets(document), []
     try:
-        for data in datasets:
-            history = [entry_from_row(_row(ENTRY_COLUMNS, line)) for line in data["history"]]
+        data = json.loads(document)
+    except UNREADABLE as error:
+        raise InvalidInputError("Expected an export of a ledger, got no JSON.") from error
+    datasets = data.get("datasets") if isinstance(data, dict) else None
+    if not isinstance(datasets, list) or data.get("format") != FORMAT:
+        raise InvalidInputError(f"Expected an export of a ledger (format {FORMAT!r}), a list of data sets.")
+    if data.get("version") != VERSION:
+        raise LedgerVersionError(
+            f"Expected an export of version {VERSION}, got {data.get('version')!r}. Export with "
+            "the same version of Sordino."
+        )
+    found = []
+    try:
+        for one in datasets:
+            history = [Entry.from_row(_row(ENTRY_COLUMNS, line)) for line in one["history"]]
             for entry in history:
-                encode_event(decode_event(entry.event_json))  # refuses what is not in the allow-list
-            found.append((dataset_from_row(_row(DATASET_COLUMNS, data)), history))
+                decode_event(entry.event_json)  # refuses what is not in the allow-list
+            found.append((Dataset.from_row(_row(DATASET_COLUMNS, one)), history))
     except UNREADABLE as error:
         raise InvalidInputError(
             "The document is not an export of a ledger: a data set or a reservation in it cannot "
@@ -403,30 +340,10 @@ def from_json(document: str) -> list[tuple[Dataset, list[Entry]]]:
     return found
 
 
-def _datasets(document: str) -> list[dict[str, Any]]:
-    try:
-        data = json.loads(document)
-    except UNREADABLE as error:
-        raise InvalidInputError("Expected an export of a ledger, got no JSON.") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InvalidInputError(f"Expected an export of a ledger (format {FORMAT!r}).")
-    if data.get("version") != VERSION:
-        raise LedgerVersionError(
-            f"Expected an export of version {VERSION}, got {data.get('version')!r}. Export with "
-            "the same version of Sordino."
-        )
-    datasets = data.get("datasets")
-    if not isinstance(datasets, list):
-        raise InvalidInputError("Expected a list of data sets in the export.")
-    return datasets
-
-
 def _object(columns: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return a row as an object, with the JSON texts in it unfolded."""
-    return {
-        column: json.loads(value) if column in _NESTED else _plain(value)
-        for column, value in zip(columns.split(", "), values, strict=True)
-    }
+    pairs = zip(columns.split(", "), values, strict=True)
+    return {column: json.loads(value) if column in _NESTED else jsonable(value) for column, value in pairs}
 
 
 def _row(columns: str, data: dict[str, Any]) -> list[Any]:
@@ -434,7 +351,3 @@ def _row(columns: str, data: dict[str, Any]) -> list[Any]:
         json.dumps(data[column], sort_keys=True, separators=(",", ":")) if column in _NESTED else data[column]
         for column in columns.split(", ")
     ]
-
-
-def _plain(value: Any) -> Any:
-    return jsonable(value) if isinstance(value, float) else value

@@ -82,7 +82,8 @@ def use_approval(store: Store, terms: Terms, entry: Entry, who: str) -> None:
     """Take the approval that a reservation needs, once; refuse it where there is none by somebody else."""
     if terms.approve_above is None or entry.charge.epsilon <= terms.approve_above:
         return
-    key, request = f"approval/{entry.dataset_id}/{request_of(entry)}", request_of(entry)
+    request = request_of(entry)
+    key = f"approval/{entry.dataset_id}/{request}"
     given = _read(store, key)
     if given is None or given.get("by") in ("", who):
         raise ApprovalNeededError(
@@ -97,14 +98,10 @@ def _read(store: Store, key: str) -> dict[str, Any] | None:
     rows = store.execute("SELECT value FROM sordino_meta WHERE name = ?", (key,))
     if not rows:
         return None
-    try:
-        line, stored = str(rows[0][0]).rsplit(" ", 1)
-        found = json.loads(line)
-    except ValueError:
-        raise damaged(f"{key.partition('/')[0]} of a data set cannot be read") from None
-    if not isinstance(found, dict) or stored != seal([key, line]):
+    line, _, stored = str(rows[0][0]).rpartition(" ")
+    if stored != seal([key, line]):
         raise damaged(f"{key.partition('/')[0]} of a data set does not match its seal")
-    return found
+    return dict(json.loads(line))
 
 
 def _write(store: Store, key: str, value: dict[str, Any]) -> None:
@@ -126,11 +123,7 @@ def fingerprint(data: Any, key: bytes) -> str:
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for part in data if isinstance(data, tuple) else (data,):
         array = np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part)
-        rows = array.tolist() if array.dtype.kind == "O" else None
-        body = (
-            json.dumps(rows, default=str).encode()
-            if rows is not None
-            else np.ascontiguousarray(array).tobytes()
-        )
+        texts = array.dtype.kind == "O"
+        body = json.dumps(array.tolist(), default=str).encode() if texts else array.tobytes()
         digest.update(f"{array.dtype.str}{array.shape}".encode() + body)
     return digest.hexdigest()

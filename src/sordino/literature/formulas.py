@@ -72,8 +72,7 @@ def batch_size(sampling: Sampling, population: int) -> int:
 
 def sgd_ht(epsilon: float, delta: float, *, population: int, batch_size: int, steps: int) -> float:
     r"""DP-SGD-HT: ``sigma^2 = 40 a l^2 T / (n^2 eps)``, ``a = 1 + 2 ln(1/delta) / eps``."""
-    log = _log(epsilon, delta)
-    order = 1 + 2 * log / epsilon
+    order = 1 + 2 * _log(epsilon, delta) / epsilon
     return batch_size / _at_least(population, 1) * math.sqrt(40 * order * steps / epsilon)
 
 
@@ -94,8 +93,7 @@ def scsg_ht(
     (option II) C is 1 and ``a = 1 + 2 ln(1/delta) / eps``; with lengths that are ``drawn`` (option I) C
     is :func:`scsg_length_bound` and half of delta pays for it, ``a = 1 + 2 ln(2/delta) / eps``.
     """
-    log = _log(epsilon, delta / 2 if drawn else delta)
-    order = 1 + 2 * log / epsilon
+    order = 1 + 2 * _log(epsilon, delta / 2 if drawn else delta) / epsilon
     constant = scsg_length_bound(delta, epochs) if drawn else 1.0
     variance = 2 * constant * anchor_batch * order * epochs / (batch_size * epsilon)
     variance /= _at_least(population, 1) ** 2
@@ -139,16 +137,12 @@ def classical_rho(epsilon: float, delta: float) -> float:
     return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
 
 
-def spca(
-    epsilon: float, delta: float, *, population: int, steps: int, batch_size: int = 1, split: float = 0.5
-) -> float:
-    r"""DP-SPCA: ``lambda1^2 = 20 T a G^2 / (n^2 eps mu)``, mu = ``split``.
+def spca(epsilon: float, delta: float, *, batch_size: int = 1, **sizes: Any) -> float:
+    r"""DP-SPCA: ``lambda1^2 = 20 T a G^2 / (n^2 eps mu)``, mu = ``split``, the formula of :func:`lssgd`.
 
     ``a = ln(1/delta) / ((1-mu) eps) + 1``, as in all formulas here that have a split.
     """
-    order = _order(epsilon, delta, split)
-    variance = 20 * steps * order / (_at_least(population, 1) ** 2 * epsilon * split)
-    return batch_size * math.sqrt(variance)
+    return lssgd(epsilon, delta, batch_size=batch_size, **sizes)
 
 
 def vrpca(
@@ -162,13 +156,12 @@ def vrpca(
     return math.sqrt(steps * epochs * log) / (_at_least(population, 1) * epsilon * distance)
 
 
-def srm(
-    epsilon: float, delta: float, *, population: int, batch_size: int, steps: int, split: float = 0.5
-) -> float:
-    r"""DP-SRM: ``sigma^2 = 14 T a ((1-gamma) C2 + gamma C1)^2 / (beta n^2 eps)``, beta = ``split``."""
-    order = _order(epsilon, delta, split)
-    rate = batch_size / _at_least(population, 1)
-    return rate * math.sqrt(14 * steps * order / (split * epsilon))
+def srm(epsilon: float, delta: float, **sizes: Any) -> float:
+    r"""DP-SRM: ``sigma^2 = 14 T a ((1-gamma) C2 + gamma C1)^2 / (beta n^2 eps)``, beta = ``split``.
+
+    The sizes are those of :func:`lssgd`.
+    """
+    return lssgd(epsilon, delta, **sizes, constant=14)
 
 
 def srm_contribution(gradient_clip: float, difference_clip: float, momentum: float) -> float:
@@ -177,22 +170,30 @@ def srm_contribution(gradient_clip: float, difference_clip: float, momentum: flo
 
 
 def lssgd(
-    epsilon: float, delta: float, *, population: int, batch_size: int, steps: int, split: float = 0.5
+    epsilon: float,
+    delta: float,
+    *,
+    population: int,
+    batch_size: int,
+    steps: int,
+    split: float = 0.5,
+    constant: int = 20,
 ) -> float:
     r"""DP-LSSGD: ``nu^2 = 20 T a G^2 / (mu n^2 eps)``, mu = ``split``."""
-    order = _order(epsilon, delta, split)
+    if not 0 < split < 1:
+        raise InvalidInputError(f"Expected a split strictly between 0 and 1, got {split!r}.")
+    order = _log(epsilon, delta) / ((1 - split) * epsilon) + 1
     rate = batch_size / _at_least(population, 1)
-    return rate * math.sqrt(20 * steps * order / (split * epsilon))
+    return rate * math.sqrt(constant * steps * order / (split * epsilon))
 
 
-def mpc_gradient(epsilon: float, delta: float, *, steps: int) -> float:
-    r"""MPC Grad P: ``s^2 = 8 G^2 T ln(1/delta) / (m^2 n1^2 eps^2)``."""
-    return math.sqrt(8 * steps * _log(epsilon, delta)) / epsilon
+def mpc_gradient(epsilon: float, delta: float, *, steps: int, table: bool = False) -> float:
+    r"""MPC Grad P: ``s^2 = 8 G^2 T ln(1/delta) / (m^2 n1^2 eps^2)``; its ``table`` leaves out the logarithm.
 
-
-def mpc_gradient_table(epsilon: float, *, steps: int) -> float:
-    r"""MPC Grad P as its noise table computes it: ``sqrt(2T) G / (m n1 eps)``, without the logarithm."""
-    return math.sqrt(2 * steps) / check_epsilon(epsilon)
+    The noise of the table is ``sqrt(2T) G / (m n1 eps)``.
+    """
+    log = _log(epsilon, delta)
+    return math.sqrt(steps * (2 if table else 8 * log)) / epsilon
 
 
 def mpc_output_pure_epsilon(epsilon: float, *, features: int) -> float:
@@ -238,12 +239,6 @@ def _classical_gaussian(epsilon: float, delta: float) -> float:
 def _log(epsilon: float, delta: float) -> float:
     check_epsilon(epsilon)
     return math.log(1 / check_delta(delta))
-
-
-def _order(epsilon: float, delta: float, split: float) -> float:
-    if not 0 < split < 1:
-        raise InvalidInputError(f"Expected a split strictly between 0 and 1, got {split!r}.")
-    return _log(epsilon, delta) / ((1 - split) * epsilon) + 1
 
 
 def _at_least(value: int, bound: int) -> int:

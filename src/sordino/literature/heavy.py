@@ -19,8 +19,7 @@ from sordino.literature import formulas
 from sordino.literature.formulas import Claimed, Published, paper_noise
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Sample, Truncation
-from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient
-from sordino.solvers.heavy.learners import Scaling
+from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling
 from sordino.solvers.heavy.mean import RobustMean
 
 _FAILURE = 0.05  # xi

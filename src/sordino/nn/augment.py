@@ -65,7 +65,6 @@ class MeanOfViews:
     count: int
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of a view over the number of views."""
         return self.loss(outputs, targets) / self.count
 
 
@@ -144,14 +143,13 @@ def _check_own(augment: Any, data: Any) -> None:
     parts = data if isinstance(data, tuple) else ()
     for one in reached(augment):
         array = torch.from_numpy(one) if isinstance(one, np.ndarray) and one.dtype.kind in "fiu" else one
-        tensor = isinstance(array, Tensor)
-        if one is data or (tensor and any(_alike(array, part) for part in parts)):
+        alike = isinstance(array, Tensor) and any(
+            array.untyped_storage().data_ptr() == part.untyped_storage().data_ptr()
+            or (array.shape == part.shape and torch.equal(array.to(part), part))
+            for part in parts
+        )
+        if one is data or alike:
             raise UnsupportedError(
                 "augment holds the records it is to make views of: a view would mix other records into one, "
                 "and no clip bounds that. Let it hold public values only."
             )
-
-
-def _alike(one: Tensor, other: Tensor) -> bool:
-    shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
-    return shared or (one.shape == other.shape and torch.equal(one.to(other), other))

@@ -85,16 +85,13 @@ def _source(node: Node) -> str:
 
 def _base(node: Node) -> Node:
     """Return what a node is a view of; one of several parts counts as the whole."""
-    while node.args and isinstance(node.args[0], Node) and _is_view(node):
+    while node.args and isinstance(node.args[0], Node):
+        schema = getattr(node.target, "_schema", None)
+        aliases = schema is not None and any(given.alias_info is not None for given in schema.returns)
+        if not aliases and (schema is not None or node.target is not operator.getitem):
+            break
         node = node.args[0]
     return node
-
-
-def _is_view(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return node.target is operator.getitem
-    return any(given.alias_info is not None for given in schema.returns)
 
 
 def _writes(node: Node) -> bool:
@@ -116,8 +113,13 @@ def transposed(graph: GraphModule) -> int:
     A backward convolution keeps the order of axes in which it was traced, channels first, and reads an input
     that it does not need; a transposed one is computed channels last, as forward ones are.
     """
-    backward, forward = torch.ops.aten.convolution_backward.default, torch.ops.aten.convolution.default
-    found = [node for node in graph.graph.nodes if node.target is backward and _is_of_images(node)]
+    backward, forward = _aten.convolution_backward.default, _aten.convolution.default
+    found = [
+        node
+        for node in graph.graph.nodes
+        if node.target is backward  # whose slope alone is asked for, of a convolution of two axes
+        and (len(node.args[4]), node.args[7], list(node.args[10])) == (2, False, [True, False, False])
+    ]
     for node in found:
         slope, images, kernel, _, stride, padding, dilation, _, _, groups, _ = node.args
         sizes = zip(
@@ -137,16 +139,8 @@ def transposed(graph: GraphModule) -> int:
     return len(found)
 
 
-def _is_of_images(node: Node) -> bool:
-    """Tell whether only the slope of a convolution of two axes is asked for."""
-    stride, is_transposed, asked = node.args[4], node.args[7], node.args[10]
-    return len(stride) == 2 and not is_transposed and list(asked) == [True, False, False]
-
-
 def _shape(node: Node) -> torch.Size:
-    return torch.Size(
-        node.meta["tensor_meta"].shape if "tensor_meta" in node.meta else node.meta["val"].shape
-    )
+    return torch.Size(node.meta["tensor_meta" if "tensor_meta" in node.meta else "val"].shape)
 
 
 Backend: TypeAlias = str | Callable[..., Any]
@@ -218,12 +212,10 @@ class FilledEngine:
 
     @property
     def network(self) -> Network:
-        """The network of the inner engine."""
         return self.inner.network
 
     @property
     def method(self) -> str:
-        """The method of the inner engine."""
         return self.inner.method
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
@@ -330,13 +322,7 @@ class CompiledEngine(FilledEngine):
 
     @property
     def method(self) -> str:
-        """The method of the inner engine, compiled."""
         return f"compiled {self.inner.method}"
-
-    @property
-    def compilations(self) -> int:
-        """How many graphs were made."""
-        return len(self._graphs)
 
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
         # the bounds in a graph are those for the precision of products when it was traced
@@ -412,7 +398,12 @@ def compiled_engine(
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"
     except Exception as error:  # whatever a compiler says: without it the same is computed
         why = f"torch.compile failed: {type(error).__name__}, {' '.join(str(error).split())[:160]}"
-    return _not_compiled(plain, asked, why)
+    if asked is None:
+        return plain, (f"steps are not compiled: {why}",)
+    said = f"steps are not compiled, as was asked for: {why}"
+    remedy = "Pass compiled=False if this is meant."
+    warnings.warn(f"{said[0].upper()}{said[1:]}. {remedy}", SlowEngineWarning, stacklevel=4)
+    return plain, (said,)
 
 
 def _may_pay(engine: Engine, expected: int) -> bool:
@@ -420,16 +411,6 @@ def _may_pay(engine: Engine, expected: int) -> bool:
     network = engine.network
     loops = any(isinstance(layer, torch.nn.RNNBase) for layer in network.model.modules())
     return type(engine) is GhostEngine and network.device.type == "cuda" and expected > 0 and not loops
-
-
-def _not_compiled(engine: Engine, asked: bool | str | None, why: str) -> tuple[Engine, tuple[str, ...]]:
-    if asked is None:
-        return engine, (f"steps are not compiled: {why}",)
-    said = f"steps are not compiled, as was asked for: {why}"
-    warnings.warn(
-        f"{said[0].upper()}{said[1:]}. Pass compiled=False if this is meant.", SlowEngineWarning, stacklevel=5
-    )
-    return engine, (said,)
 
 
 def _seconds(engine: Engine, records: tuple[Tensor, Tensor]) -> float:

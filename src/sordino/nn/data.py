@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,12 +15,11 @@ from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.draws import held_generators, seeded_draws
 from sordino.execute.persons import Owners
 from sordino.execute.processes import Processes
-from sordino.execute.torch import PersonExecutor, TorchExecutor, ViewExecutor, Views, saturated
-from sordino.refusals import refuse_unreadable
+from sordino.execute.torch import TorchExecutor, Views, saturated
+from sordino.values import refuse_unreadable
 
 _LABELS = ("labels", "label", "targets")
 _TOKENS = ("input_ids", "decoder_input_ids")
-Collate: TypeAlias = Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,8 @@ class Fields:
         """Return made-up rows that a model can read: masks end unless full, places count, types are few."""
         parts = rows.split([shape.numel() for shape in self.shapes], dim=1)
         kinds = zip(self.names, parts, self.kinds, strict=True)
-        limits = [words if name in _TOKENS else few for name in self.names]
-        made = zip(kinds, limits, strict=True)
-        return torch.cat([_readable(*one, limit, full) for one, limit in made], dim=1)
+        made = [_readable(*one, words if one[0] in _TOKENS else few, full) for one in kinds]
+        return torch.cat(made, dim=1)
 
 
 def _readable(name: str, part: Tensor, kind: torch.dtype, limit: int, full: bool) -> Tensor:
@@ -93,19 +91,6 @@ def split_labels(item: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     if len(found) != 1:
         raise InvalidInputError(f"Expected one of {list(_LABELS)} among the inputs, got {list(item)}.")
     return {name: value for name, value in item.items() if name != found[0]}, item[found[0]]
-
-
-def packing(
-    collate: Callable[[list[Any]], Any], fields: Fields
-) -> Callable[[list[Any]], tuple[Tensor, Tensor]]:
-    """Return a way to collate that packs the inputs of the records."""
-
-    def packed(items: list[Any]) -> tuple[Tensor, Tensor]:
-        made = collate(items)
-        inputs, labels = split_labels(made) if isinstance(made, Mapping) else made
-        return fields.pack(inputs), torch.as_tensor(labels)
-
-    return packed
 
 
 _LARGEST = 512  # records at once on a processor, where more gain nothing
@@ -144,15 +129,10 @@ class Source:
     def executor(
         self, device: torch.device, chunk: int, device_noise: bool, processes: Processes | None = None
     ) -> TorchExecutor:
-        """Return the executor of these records."""
         kinds = (self.example[0].dtype, self.example[1].dtype)
-        settings = (self.data, device, chunk, device_noise, self.collate, kinds, processes)
-        if self.views is not None:
-            owners = self.views.owners(self.owners, self._records)
-            return ViewExecutor(*settings, owners=owners, views=self.views)
-        if self.owners is None:
-            return TorchExecutor(*settings)
-        return PersonExecutor(*settings, owners=self.owners)
+        owners = self.owners if self.views is None else self.views.owners(self.owners, self._records)
+        settings = (self.collate, kinds, processes, owners, self.views)
+        return TorchExecutor(self.data, device, chunk, device_noise, *settings)
 
     def most(self, batch: int, device: torch.device) -> int:
         """Return how many records are differentiated at once where memory bears it: a batch, mostly whole."""
@@ -196,55 +176,55 @@ def source_of(data: Any, targets: Any = None) -> Source:
 
 
 def _of_items(data: Any, collate: Any) -> Source:
-    """Return the source of a data set that is read item by item."""
+    """Return the source of a data set that is read item by item; a record may have several named inputs."""
     collate_one = torch.utils.data.default_collate if collate is None else collate
-    made = collate_one([data[0]])
-    if isinstance(made, Mapping):
-        return _of_mappings(data, made, collate_one)
-    if not isinstance(made, (tuple, list)) or len(made) != 2:
+
+    def pair_of(items: list[Any]) -> Any:
+        made = collate_one(items)
+        return split_labels(made) if isinstance(made, Mapping) else made
+
+    first = pair_of([data[0]])
+    if not isinstance(first, (tuple, list)) or len(first) != 2:
         raise InvalidInputError(
             "Expected records that are pairs of inputs and targets, or mappings with labels; the first is "
             "something else. Wrap the data set in one that returns pairs."
         )
-    if isinstance(made[0], Mapping):
-        return _of_mappings(data, made, collate_one)
-    if not all(isinstance(part, Tensor) for part in made):
+    if isinstance(first[0], Mapping):
+        fields = Fields.of(first[0])
+
+        def packed(items: list[Any]) -> tuple[Tensor, Tensor]:
+            inputs, labels = pair_of(items)
+            return fields.pack(inputs), torch.as_tensor(labels)
+
+        return Source(data, packed([data[0]]), packed, fields)
+    if not all(isinstance(part, Tensor) for part in first):
         raise InvalidTypeError("Expected records of tensors, arrays or numbers, got something else.")
-    return Source(data, (single(made[0]), single(made[1])), collate)
-
-
-def _of_mappings(data: Any, made: Any, collate: Any) -> Source:
-    """Return the source of a data set whose records have several named inputs."""
-    fields = Fields.of(split_labels(made)[0] if isinstance(made, Mapping) else made[0])
-    packed = packing(collate, fields)
-    return Source(data, packed([data[0]]), packed, fields)
+    return Source(data, (single(first[0]), single(first[1])), collate)
 
 
 def _of_tensors(data: Any) -> Source:
-    if len(data) != 2 or _count(data[0]) != len(data[1]) or not len(data[1]):
+    inputs: Any = data[0] if len(data) == 2 else ()
+    count = len(next(iter(inputs.values()), ()) if isinstance(inputs, Mapping) else inputs)
+    if not count or count != len(data[1]):
         raise InvalidInputError("Expected two non-empty tensors of the same length: inputs and targets.")
-    fields = Fields.of(data[0]) if isinstance(data[0], Mapping) else None
-    x, y = _tensor(data[0] if fields is None else fields.pack(data[0])), _tensor(data[1])
+    fields = Fields.of(inputs) if isinstance(inputs, Mapping) else None
+    x, y = _tensor(inputs if fields is None else fields.pack(inputs)), _tensor(data[1])
     for name, part in (("inputs", x), ("targets", y)):
         if part.is_floating_point() and not bool(torch.isfinite(part).all()):
             raise InvalidInputError(f"Expected finite {name}, got nan or inf in some of them.")
     return Source((x, y), (x[:1], y[:1]), None, fields)
 
 
-def _count(inputs: Any) -> int:
-    return len(next(iter(inputs.values()), ())) if isinstance(inputs, Mapping) else len(inputs)
-
-
 def _tensor(part: Any) -> Tensor:
     refuse_unreadable(part)
-    if isinstance(part, Tensor) and (part.layout is not torch.strided or part.is_complex()):
-        raise InvalidTypeError("Expected dense real tensors, got others. Call to_dense() or view_as_real().")
-    return single(part.detach() if isinstance(part, Tensor) else _from_array(part))
-
-
-def _from_array(part: Any) -> Tensor:
+    if isinstance(part, Tensor):
+        if part.layout is not torch.strided or part.is_complex():
+            raise InvalidTypeError(
+                "Expected dense real tensors, got others. Call to_dense() or view_as_real()."
+            )
+        return single(part.detach())
     try:
-        return torch.from_numpy(np.require(part, requirements=("C", "W")))
+        return single(torch.from_numpy(np.require(part, requirements=("C", "W"))))
     except (TypeError, ValueError):
         kind = type(part).__name__
     raise InvalidTypeError(  # outside of the handler: the foreign error may quote the data

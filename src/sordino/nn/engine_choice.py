@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -60,23 +60,20 @@ def _reason(layer: nn.Module) -> str:
 
 
 def replace_batch_norm(model: nn.Module) -> nn.Module:
-    """Return a copy of the model with a GroupNorm in place of each BatchNorm."""
-    model = copy.deepcopy(model)
-    if isinstance(model, _BATCH) and not isinstance(model, _INSTANCE):
-        return _group_norm(model)
-    for parent in list(model.modules()):
+    """Return a copy of the model with a GroupNorm in place of each BatchNorm.
+
+    It has weights if the BatchNorm has some, and is on its device and of its type.
+    """
+    whole = nn.ModuleList([copy.deepcopy(model)])
+    for parent in list(whole.modules()):
         for name, layer in parent.named_children():
             if isinstance(layer, _BATCH) and not isinstance(layer, _INSTANCE):
-                setattr(parent, name, _group_norm(layer))
-    return model
-
-
-def _group_norm(layer: nn.modules.batchnorm._BatchNorm) -> nn.GroupNorm:
-    """Return what stands in for a BatchNorm: with weights if it has some, on its device, of its type."""
-    channels = layer.num_features
-    like = next(layer.buffers(), next(layer.parameters(), torch.zeros(())))
-    kind = like.dtype if like.is_floating_point() else torch.float32
-    return nn.GroupNorm(_groups(channels), channels, layer.eps, layer.affine, like.device, kind)
+                channels = layer.num_features
+                like = next(layer.buffers(), next(layer.parameters(), torch.zeros(())))
+                kind = like.dtype if like.is_floating_point() else torch.float32
+                settings = (_groups(channels), channels, layer.eps, layer.affine, like.device, kind)
+                setattr(parent, name, nn.GroupNorm(*settings))
+    return whole[0]
 
 
 def _groups(channels: int) -> int:
@@ -92,9 +89,7 @@ _TRIED = (4, 12)  # made-up records whose memory is measured: the difference is 
 _MANY = (64, 192)  # so many that what they take outweighs what all parameters take
 _ON_CPU = 1 << 30  # bytes for a block of records
 _SLOPES = 3  # a backward pass holds, besides what the forward pass keeps, slopes and copies: about that many
-_PLAIN = (
-    3.5  # times the memory of a plain step on the batch, at most, without a compiler; with one about half
-)
+_PLAIN = 3.5  # times the memory of a plain step, at most, without a compiler; with one about half
 _VECTORS = 8  # of all parameters, that a step holds besides: noise, momentum, averages, sums
 _PART = 7  # records of a part: that many were compared one by one
 _SAME = 1e-5  # the same operations on the same numbers, twice
@@ -120,7 +115,10 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         )
     check_model(network.model)
     try_out(network, x, y)
-    engine = _chosen(network, x, y, method, chunk)
+    if method == "vmap":
+        engine: GhostEngine | VmapEngine = _check_vmap(VmapEngine(network), x, y)
+    else:
+        engine = _ghost_or_vmap(network, x, y, method, chunk)
     _check_own_seed(engine, *made_up(network, x, y, 3, 1.0))
     return engine
 
@@ -140,14 +138,15 @@ def sized_engine(
     while isinstance(engine, GhostEngine) and chunk > _PART:
         try:
             records = made_up(network, x, y, chunk, 1.0)
-            _followed(partial(_check_many, engine, points(network)[1], *records))
+            with _following():
+                _check_many(engine, points(network)[1], *records)
             break
         except torch.OutOfMemoryError:
             chunk //= 2
         except UnsupportedError as error:
             if method != "auto":
                 raise
-            engine = _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
+            engine = _vmap_instead(network, error, x, y)
             chunk = _bearable_chunk(engine, x, y, most)
     return engine, chunk
 
@@ -187,25 +186,31 @@ def _modest_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
     return max(_MANY[1], int(_PLAIN * most * grown[1] / grown[0]))
 
 
+def _peak(device: torch.device, action: Callable[[], Any]) -> float:
+    """Return the memory of a GPU that an action takes."""
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    action()
+    return float(torch.cuda.max_memory_allocated(device) - before)
+
+
 def _plain_bytes(network: Network, x: Tensor, y: Tensor) -> float:
     """Return the memory that an ordinary backward pass over some records takes on a GPU."""
     vector = network.flat().requires_grad_()
-    before = torch.cuda.memory_allocated(network.device)
-    torch.cuda.reset_peak_memory_stats(network.device)
     with torch.enable_grad():
-        torch.autograd.grad(network.losses(network.outputs(network.unflatten(vector), x), y).sum(), vector)
-    return float(torch.cuda.max_memory_allocated(network.device) - before)
+        params = network.unflatten(vector)
+        return _peak(
+            network.device,
+            lambda: torch.autograd.grad(network.losses(network.outputs(params, x), y).sum(), vector),
+        )
 
 
 def _bytes(engine: Engine, x: Tensor, y: Tensor) -> float:
     """Return the memory that some records take: measured on a GPU, elsewhere by what autograd keeps."""
-    network, device = engine.network, engine.network.device
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        engine.clipped_sum(network.flat(), x, y, 1.0)
-        return float(torch.cuda.max_memory_allocated(device) - before)
+    network = engine.network
+    if network.device.type == "cuda":
+        return _peak(network.device, lambda: engine.clipped_sum(network.flat(), x, y, 1.0))
     kept: dict[Any, int] = {}
 
     def note(value: Tensor) -> Tensor:
@@ -219,16 +224,31 @@ def _bytes(engine: Engine, x: Tensor, y: Tensor) -> float:
     return _SLOPES * (sum(kept.values()) + rows)
 
 
-def _chosen(network: Network, x: Tensor, y: Tensor, method: str, chunk: int) -> GhostEngine | VmapEngine:
-    if method == "vmap":
-        return _tried(VmapEngine(network), x, y)
+def _ghost_or_vmap(
+    network: Network, x: Tensor, y: Tensor, method: str, chunk: int
+) -> GhostEngine | VmapEngine:
+    """Return ghost norms if they pass the checks; ``auto`` takes vmap otherwise."""
+    engine = GhostEngine(network)
     try:
-        engine = _fitted(network, x, y, chunk)
+        with _following():
+            _check(engine, x, y, chunk)
+    except torch.OutOfMemoryError:
+        raise InvalidInputError(
+            f"Expected fewer records at once: {chunk} do not fit into the memory of the device. Pass a "
+            "smaller chunk_size; the answer is the same."
+        ) from None
     except UnsupportedError as error:
         if method != "auto":
             raise
-        return _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
-    _said_of(engine)
+        return _vmap_instead(network, error, x, y)
+    if unknown := engine.unknown():
+        warnings.warn(
+            f"{_slow_ones(unknown)} Their gradients, and only theirs, are computed by vmap, which runs the "
+            "model a second time. Use operations that have a rule (products, convolutions, tables, norms, "
+            "sums), or freeze them.",
+            SlowEngineWarning,
+            stacklevel=3,
+        )
     return engine
 
 
@@ -258,23 +278,12 @@ def _check_own_seed(engine: GhostEngine | VmapEngine, x: Tensor, y: Tensor) -> N
             )
 
 
-def _fitted(network: Network, x: Tensor, y: Tensor, chunk: int) -> GhostEngine:
-    """Return an engine that passes the checks."""
-    engine = GhostEngine(network)
-    try:
-        _followed(lambda: _check(engine, x, y, chunk))
-    except torch.OutOfMemoryError:
-        raise InvalidInputError(
-            f"Expected fewer records at once: {chunk} do not fit into the memory of the device. Pass a "
-            "smaller chunk_size; the answer is the same."
-        ) from None
-    return engine
-
-
-def _followed(check: Callable[[], None]) -> None:
+@contextmanager
+def _following() -> Iterator[None]:
+    """Turn what torch says about a model that cannot be followed into a refusal."""
     try:
         with torch.enable_grad():  # whatever the caller has around it
-            check()
+            yield
     except (UnsupportedError, torch.OutOfMemoryError):
         raise
     except AttributeError as error:  # nodes of autograd's graph have no public face
@@ -288,27 +297,14 @@ def _followed(check: Callable[[], None]) -> None:
         ) from None
 
 
-def _said_of(engine: GhostEngine) -> None:
-    """Say which parameters have no rule: they alone are differentiated by the slow way."""
-    unknown = engine.unknown()
-    if unknown:
-        warnings.warn(
-            f"{_slow_ones(unknown)} Their gradients, and only theirs, are computed by vmap, which runs the "
-            "model a second time. Use operations that have a rule (products, convolutions, tables, norms, "
-            "sums), or freeze them.",
-            SlowEngineWarning,
-            stacklevel=4,
-        )
-
-
 def _slow_ones(unknown: dict[str, str]) -> str:
     ways = "; ".join(f"{name!r} by {kind.removesuffix('Backward0')}" for name, kind in unknown.items())
     return f"Some parameters enter the model by an operation without a rule of its own: {ways}."
 
 
-def _instead(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
-    """Say that the slow engine stands in, and why."""
-    _tried(engine, x, y)
+def _vmap_instead(network: Network, error: UnsupportedError, x: Tensor, y: Tensor) -> VmapEngine:
+    """Return the slow engine, and say that it stands in, and why."""
+    engine = _check_vmap(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
     warnings.warn(
         f"{engine.reason} Gradients are computed by vmap over the whole model instead, which takes longer "
         "and holds one gradient for each record. Change what is named, or pass engine='vmap' if it is meant.",
@@ -334,18 +330,14 @@ def _check(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
     vectors = points(network)
     for count, size, point in _BATCHES:
         _compare(engine, vectors[point], *made_up(network, x, y, count, size))
-    _compare(engine, vectors[1], *_bearable(network, vectors[1], *uneven(network, x, y)))
+    a, b = uneven(network, x, y)
+    with quiet_dropout(network.model), torch.no_grad():  # a model may overflow at the large one
+        finite = bool(network.loss_of_one(vectors[1], a[-1], b[-1]).isfinite())
+    _compare(engine, vectors[1], *((a, b) if finite else (a[:-1], b[:-1])))
     if not set(network.names) - set(engine.unknown()):
         raise UnsupportedError(f"{_slow_ones(engine.unknown())}{_REMEDY}")
     _check_mode(engine, vectors[1], *made_up(network, x, y, 3, 1.0))
     _check_many(engine, vectors[1], *made_up(network, x, y, max(2, chunk), 1.0))
-
-
-def _bearable(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return records whose loss is finite: a model may overflow at the large one of uneven records."""
-    with quiet_dropout(network.model), torch.no_grad():
-        last = network.loss_of_one(vector, x[-1], y[-1])
-    return (x, y) if bool(last.isfinite()) else (x[:-1], y[:-1])
 
 
 def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
@@ -355,21 +347,20 @@ def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
     with draws:
         rows = engine.per_record(vector, x, y)
     leaf = vector.clone().requires_grad_()
+
+    def backward() -> Tensor:
+        with engine.taken_apart():
+            outputs = network.outputs(None, x)
+        losses = network.losses(outputs, y)
+        return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in losses])
+
     with draws:
-        each = network.holding(network.unflatten(leaf), lambda: _each(engine, leaf, x, y))
+        each = network.holding(network.unflatten(leaf), backward)
     known = torch.tensor([name not in engine.unknown() for name in network.names], device=vector.device)
     counts = torch.tensor([shape.numel() for shape in network.shapes], device=vector.device)
     apart = (rows - each) * known.repeat_interleave(counts)
     if not float(apart.norm()) <= _reach(network) * len(x) * float(each.norm()):
         raise UnsupportedError(_disagreement(network, apart))
-
-
-def _each(engine: GhostEngine, leaf: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the gradients of the records of one forward pass, the draws of which are those of the engine."""
-    with engine.taken_apart():
-        outputs = engine.network.outputs(None, x)
-    losses = engine.network.losses(outputs, y)
-    return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in losses])
 
 
 def _check_many(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
@@ -404,7 +395,7 @@ def _same_as_parts(network: Network, what: str, whole: Tensor, parts: Tensor, co
         )
 
 
-def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
+def _check_vmap(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
     """Run once on made-up records: what cannot be differentiated fails before a budget is spent."""
     records = made_up(engine.network, x, y, 3, 1.0)
     try:
@@ -420,8 +411,12 @@ def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
 
 
 def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
-    """Refuse when the batch gives other gradients than its records alone, or than other batches."""
-    network = engine.network
+    """Refuse when the batch gives other gradients than its records alone, or than other batches.
+
+    The first record's gradient is compared with that among copies of itself, too: the same kernels run, so
+    the precision of products plays no part. Where they do not round, a record alone is as sharp a test.
+    """
+    network, moved = engine.network, 0.0
     with quiet_dropout(network.model):
         alone = torch.stack([_alone(network, vector, a, b) for a, b in zip(x, y, strict=True)])
         norms = alone.norm(dim=1)
@@ -429,7 +424,9 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
         got, factors = engine.clipped(vector, x, y, clip)
         want = (alone * factors[:, None]).nan_to_num().sum(dim=0)
         rows = engine.per_record(vector, x, y)
-        moved = _moved(engine, vector, rows[0], x, y) if _reach(network) > _TOLERANCE else 0.0
+        if _reach(network) > _TOLERANCE:
+            copies = engine.per_record(vector, x[:1].expand_as(x).clone(), y[:1].expand_as(y).clone())
+            moved = float((rows[0] - copies[0]).nan_to_num().norm())
     size = norms.norm()
     moved = moved / float(size.clamp_min(1e-30))
     shares = (factors / (clip / norms).clamp(max=1)).nan_to_num(1.0)
@@ -445,16 +442,6 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
             f"so ghost norms cannot be compared. Let logarithms and roots bear any number.{_REMEDY}"
         )
     raise UnsupportedError(_disagreement(network, rows - alone))
-
-
-def _moved(engine: GhostEngine, vector: Tensor, first: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return how far the first record's gradient is from that among copies of itself.
-
-    The same kernels run, so the precision of products plays no part in it. Where they do not round, a record
-    is compared with itself alone just as sharply.
-    """
-    copies = engine.per_record(vector, x[:1].expand_as(x).clone(), y[:1].expand_as(y).clone())
-    return float((first - copies[0]).nan_to_num().norm())
 
 
 def _reach(network: Network) -> float:

@@ -109,7 +109,7 @@ class GhostEngine:
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         try:
-            return self._sorted_out(vector, x, y, True, units_of(present))[1].all()
+            return self._sorted_out(vector, x, y, True, units_of(present))[2].all()
         except _OneRecord:
             return self.per_record(vector, *_two(x, y))[:1]
 
@@ -135,7 +135,7 @@ class GhostEngine:
     ) -> tuple[Tensor, Tensor]:
         """Return the clipped sum, and what each record (or person) was multiplied by."""
         try:
-            ghosts, rows = self._sorted_out(vector, x, y, False, units_of(present))
+            graph, ghosts, rows = self._sorted_out(vector, x, y, False, units_of(present))
         except _OneRecord:
             alone = torch.tensor([1.0, 0.0], device=vector.device)
             filled = alone if present is None else alone * present.reshape(1)
@@ -144,53 +144,62 @@ class GhostEngine:
         fills = None if units_of(present) is not None else present
         with without_autocast(vector.device), torch.no_grad():
             batch = vector.new_empty(len(x) if present is None else len(present))
-            found, factors = _clipped(ghosts, rows, batch, clip, fills)
-            return self.network.flatten(found), factors
+            contributions = Contributions(batch, product_inputs(batch.device), torch.cat, product32)
+            rows.add_to(contributions)
+            for ghost in ghosts:
+                ghost.add_to(contributions)
+            factors = contributions.factors(clip, fills)
+            total = rows.weighted_sum(factors)
+            for ghost in ghosts:
+                value = pulled_back(graph, ghost.path, ghost.weighted_sum(factors)).reshape(-1)
+                total[ghost.name] = total[ghost.name] + value if ghost.name in total else value
+            return self.network.flatten(total), factors
 
     def unknown(self) -> dict[str, str]:
         """Return the parameters that are differentiated by vmap, and the operations they enter by."""
         first_seen_last = reversed(self._routes.values())  # large batches may take other operations
-        return {name: why for routes in first_seen_last for name, why in routes.unknown.items()}
+        return {name: why for _, unknown in first_seen_last for name, why in unknown.items()}
 
     def _sorted_out(
         self, vector: Tensor, x: Tensor, y: Tensor, form: bool, units: Tensor | None = None
-    ) -> tuple[list[tuple[Graph, Ghost]], _Rows]:
+    ) -> tuple[Graph, list[Ghost], _Rows]:
         """Split the parameters into those with ghost norms and those whose gradients are formed."""
-        ghosts = list[tuple[Graph, Ghost]]()
+        ghosts = list[Ghost]()
         rows = _Rows(self.network, len(x) if units is None else len(units))
         params = self._leaves(vector)
-        back: _Backward = self.network.holding(params, lambda: self._slopes(params, x, y, units))
+        graph, found, unknown = self.network.holding(params, lambda: self._slopes(params, x, y, units))
         with without_autocast(vector.device), torch.no_grad():
-            for name, uses in back.found.items():
-                for piece in pieces(back.graph, name, uses, form):
+            for name, uses in found.items():
+                for piece in pieces(graph, name, uses, form):
                     if isinstance(piece, Ghost):
-                        ghosts.append((back.graph, piece))
+                        ghosts.append(piece)
                     else:
                         rows.add(piece)
-        if back.unknown:
-            for name, values in by_vmap(self.network, back.unknown, vector, x, y, units).items():
+        if unknown:
+            for name, values in by_vmap(self.network, unknown, vector, x, y, units).items():
                 rows.add(Rows(name, values))
-        return ghosts, rows
+        return graph, ghosts, rows
 
     def _slopes(
         self, params: dict[str, Tensor], x: Tensor, y: Tensor, units: Tensor | None = None
-    ) -> _Backward:
+    ) -> tuple[Graph, dict[str, list[tuple[Use, Found]]], list[str]]:
+        """Return the graph, the uses of each parameter, and the parameters without a rule."""
         graph, losses = self._forward(params, x, y)
-        routes = self._routes_of(graph, x, y)
-        kept = [kept_at(graph, use) for use in routes.uses]
-        at = list(dict.fromkeys(use.node for use in routes.uses))
+        all_uses, unknown = self._routes_of(graph, x, y)
+        kept = [kept_at(graph, use) for use in all_uses]
+        at = list(dict.fromkeys(use.node for use in all_uses))
         edges = [GradientEdge(graph.nodes[node], 0) for node in at]
         total = losses.sum() if units is None else losses @ units.reshape(-1).to(losses.dtype)
         grads = torch.autograd.grad(total, edges, allow_unused=True) if edges else ()
         slopes = dict(zip(at, grads, strict=True))
         found: dict[str, list[tuple[Use, Found]]] = {}
         with without_autocast(x.device), torch.no_grad():
-            for use, saved in zip(routes.uses, kept, strict=True):
+            for use, saved in zip(all_uses, kept, strict=True):
                 if slopes[use.node] is not None:
                     part = found_at(graph, use, saved, slopes[use.node], len(x))
                     part = part if units is None else united(part, units)
                     found.setdefault(use.name, []).append((use, part))
-        return _Backward(graph, found, list(routes.unknown))
+        return graph, found, list(unknown)
 
     def _leaves(self, vector: Tensor) -> dict[str, Tensor]:
         network, vector = self.network, vector.detach()
@@ -231,15 +240,6 @@ class GhostEngine:
         self._routes[graph.form] = routes
 
 
-@dataclass
-class _Backward:
-    """What a backward pass has found: the uses of each parameter, and the parameters without a rule."""
-
-    graph: Graph
-    found: dict[str, list[tuple[Use, Found]]]
-    unknown: list[str]
-
-
 class _OneRecord(Exception):
     """One record alone takes other operations than several, and no axis can be told from another."""
 
@@ -270,21 +270,6 @@ def units_of(present: Tensor | None) -> Tensor | None:
 
 def _two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([x, x]), torch.cat([y, y])
-
-
-def _clipped(
-    ghosts: list[tuple[Graph, Ghost]], rows: _Rows, batch: Tensor, clip: float, present: Tensor | None
-) -> tuple[dict[str, Tensor], Tensor]:
-    contributions = Contributions(batch, product_inputs(batch.device), torch.cat, product32)
-    rows.add_to(contributions)
-    for _, ghost in ghosts:
-        ghost.add_to(contributions)
-    factors = contributions.factors(clip, present)
-    total = rows.weighted_sum(factors)
-    for graph, ghost in ghosts:
-        value = pulled_back(graph, ghost.path, ghost.weighted_sum(factors)).reshape(-1)
-        total[ghost.name] = total[ghost.name] + value if ghost.name in total else value
-    return total, factors
 
 
 def by_vmap(

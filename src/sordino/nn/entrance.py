@@ -244,7 +244,6 @@ class _Seen:
     marks: list[int] = field(default_factory=list)
 
     def add(self, x: Tensor, y: Tensor, marked: bool) -> None:
-        """Look at some records."""
         parts = [part.int() if part.dtype is torch.bool else part for part in (x, y)]
         least, largest = [p.amin(0) for p in parts], [p.amax(0) for p in parts]
         self.least = list(map(torch.minimum, least, self.least or least))
@@ -255,10 +254,6 @@ class _Seen:
         if marked:
             self.marks.append(fingerprint([x.cpu(), y.cpu()]))
 
-    def ends(self, part: int, kind: torch.dtype) -> Tensor:
-        """Return two rows of the inputs (0) or targets (1): one of the largest numbers, one of the least."""
-        return torch.stack([self.largest[part], self.least[part]]).to(kind)
-
 
 def _check_borne(
     executor: TorchExecutor, network: Network, example: tuple[Tensor, Tensor], seen: _Seen
@@ -267,12 +262,17 @@ def _check_borne(
 
     The ends of what all records hold are tried in made-up records; only if these fail, the records too.
     """
-    near = _on_processor(network)
+    near = network
+    if network.device.type != "cpu":  # on a GPU a class number out of range ends the whole process
+        near, loss = copy.copy(network), copy.deepcopy(network.loss)
+        object.__setattr__(near, "model", copy.deepcopy(network.model).cpu())
+        object.__setattr__(near, "loss", loss.cpu() if isinstance(loss, nn.Module) else loss)
     x, y = made_up(near, *example, 2, 1.0)
     if not _bears(near, x, y):
         return  # the processor cannot run this model: nothing is found out here
-    labels = seen.ends(1, y.dtype) if seen.labels is None else seen.labels.cpu()
-    inputs = x if x.is_floating_point() else seen.ends(0, x.dtype).cpu()
+    ends = [torch.stack(both).cpu() for both in zip(seen.largest, seen.least, strict=True)]
+    labels = ends[1].to(y.dtype) if seen.labels is None else seen.labels.cpu()
+    inputs = x if x.is_floating_point() else ends[0].to(x.dtype)
     repeated = x[:1].expand(len(labels), *x.shape[1:])
     if _bears(near, inputs, y) and _bears(near, repeated, labels.to(y.device, y.dtype)):
         return
@@ -295,16 +295,6 @@ def _bears(network: Network, x: Tensor, y: Tensor) -> bool:
     return True
 
 
-def _on_processor(network: Network) -> Network:
-    """Return a network that may fail: on a GPU a class number out of range ends the whole process."""
-    if network.device.type == "cpu":
-        return network
-    near, loss = copy.copy(network), copy.deepcopy(network.loss)
-    object.__setattr__(near, "model", copy.deepcopy(network.model).cpu())
-    object.__setattr__(near, "loss", loss.cpu() if isinstance(loss, nn.Module) else loss)
-    return near
-
-
 def _blocks(executor: TorchExecutor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield all records, plain ones where views of them are trained on, drawn from a public seed."""
     rows = np.arange(executor.records_held)
@@ -321,7 +311,7 @@ def _read(
     watched = nullcontext() if seen is None else noting_seeds(seen, executor.held)
     try:
         with seeded_draws(seed, executor.held), watched:
-            return TorchExecutor.batch(executor, rows)
+            return executor.plain_batch(rows)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
@@ -332,10 +322,11 @@ def _read(
 
 
 def _check_draws(executor: TorchExecutor) -> None:
-    """Refuse a data set that draws from a generator which cannot be found, or that remembers records.
+    """Refuse a data set that draws from a generator which cannot be found, that seeds one, or that remembers.
 
-    Found generators are given a hidden seed in each step. Of others somebody may know the seed: when a record
-    leaves, all later ones would be drawn otherwise, and what they add is another.
+    Found generators are given a hidden seed in each step. Of others somebody may know the seed, most often
+    the number of the item: when a record leaves, all later ones would be drawn otherwise, and what they add
+    is another. A generator that stands at one place after reads from two hidden seeds was seeded in between.
     """
     count = executor.records_held
     some = np.unique(np.linspace(0, count - 1, min(count, _AGAIN)).astype(np.int64))
@@ -349,16 +340,7 @@ def _check_draws(executor: TorchExecutor) -> None:
                 "given the same seed: it draws from one that is not among its attributes, or remembers what "
                 "was read. Keep generators in attributes (self.generator), or draw in augment=. " + _BOOKED
             )
-    _check_seeds(executor, some)
-
-
-def _check_seeds(executor: TorchExecutor, rows: Ints) -> None:
-    """Refuse a data set that seeds a generator to read an item, most often with the number of the item.
-
-    When a record leaves, all later ones have other numbers: they would be drawn otherwise. A generator that
-    stands at one place after reads from two hidden seeds was seeded in between.
-    """
-    for i in rows:
+    for i in some:
         seen = Seeding()
         for seed in (_SEED, _SEED + 1):
             _read(executor, np.array([i]), seed, seen)

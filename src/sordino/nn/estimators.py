@@ -21,8 +21,8 @@ from sordino.execute.persons import Owners
 from sordino.kernel import public_generator
 from sordino.kernel.clip.tensors import row_factors
 from sordino.nn.data import single
-from sordino.nn.solvers import Facts, noise_rate
-from sordino.nn.trainer import Trained, Trainer
+from sordino.nn.solvers import noise_rate
+from sordino.nn.trainer import Trainer
 from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.solvers.updates import HardThreshold
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
@@ -59,12 +59,26 @@ class _Neural(Tabular, PrivateEstimator):
         tags.non_deterministic = True
         return tags
 
-    def _train(self, X: Any, targets: np.ndarray, outputs: int, loss: Any, said: str, groups: Any) -> None:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Fit the network; the budget is spent here.
+
+        With a schema, X is a table, and y and ``groups`` come from its target and person columns. With
+        ``groups``, the owner of each row, the unit of privacy is a person: the gradients of a person's rows
+        are added up and clipped together, persons are sampled, and ``batch_size`` counts persons.
+        """
+        X, y, groups = self._tabled(X, y, groups)
+        X, y = check_data(self, X, y, y_numeric=isinstance(self, RegressorMixin))
+        targets, outputs, loss, said = self._learnable(y)
         rows = self._bounded(_dense(X))
         units = len(rows) if groups is None else Owners.of(groups, len(rows)).persons
         trainer = self._trainer(self._network(X.shape[1], outputs), loss, units, said)
-        trained: Trained = trainer.fit(rows, torch.from_numpy(targets), groups=groups)
+        trained = trainer.fit(rows, torch.from_numpy(targets), groups=groups)
         self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
+        return self
+
+    def _learnable(self, y: Any) -> tuple[np.ndarray, int, Any, str]:
+        """Return targets for the network, the number of its outputs, its loss, and a public fact."""
+        raise NotImplementedError
 
     def _trainer(self, model: nn.Module, loss: Any, population: int, said: str) -> Trainer:
         batch = check_count("batch_size", self.batch_size, 1, None, "It is the expected number.")
@@ -102,7 +116,7 @@ class _Neural(Tabular, PrivateEstimator):
             return None  # the trainer refuses it
         weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
         clip = check_positive("clip_norm", self.clip_norm, "It bounds a record's gradient.")
-        return noise_rate(Facts(population, float(self.epsilon), weights), clip)
+        return noise_rate(population, float(self.epsilon), weights, clip)
 
     def _network(self, features: int, outputs: int) -> nn.Module:
         if self.module is not None:
@@ -200,18 +214,9 @@ class NeuralClassifier(Scored, ClassifierMixin, _Neural):
     ) -> None:
         remember(self, locals())
 
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
-        """Fit the network; the budget is spent here.
-
-        With a schema, X is a table, and y and ``groups`` come from its target and person columns. With
-        ``groups``, the owner of each row, the unit of privacy is a person: the gradients of a person's rows
-        are added up and clipped together, persons are sampled, and ``batch_size`` counts persons.
-        """
-        X, y, groups = self._tabled(X, y, groups)
-        X, y = check_data(self, X, y)
+    def _learnable(self, y: Any) -> tuple[np.ndarray, int, Any, str]:
         codes, self.classes_, said = encoded_labels(self, y)
-        self._train(X, codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said, groups)
-        return self
+        return codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the classes; their difference when there are two."""
@@ -272,22 +277,13 @@ class NeuralRegressor(Scored, RegressorMixin, _Neural):
     ) -> None:
         remember(self, locals())
 
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
-        """Fit the network; the budget is spent here.
-
-        With a schema, X is a table, and y and ``groups`` come from its target and person columns. With
-        ``groups``, the owner of each row, the unit of privacy is a person: the gradients of a person's rows
-        are added up and clipped together, persons are sampled, and ``batch_size`` counts persons.
-        """
-        X, y, groups = self._tabled(X, y, groups)
-        X, y = check_data(self, X, y, y_numeric=True)
+    def _learnable(self, y: Any) -> tuple[np.ndarray, int, Any, str]:
         target = declared_target(self)
         bound = self.target_bound_ = target_bound(self, target, middle=True)
         y, self.target_middle_ = centred(target, y.astype(np.float64), middle=True)
         targets = np.clip(y / bound, -1, 1).astype(np.float32)
         fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
-        self._train(X, targets[:, None], 1, half_squared, fact, groups)
-        return self
+        return targets[:, None], 1, half_squared, fact
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted targets."""
@@ -302,7 +298,6 @@ def _dense(X: Any) -> np.ndarray:
 
 
 def half_squared(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return half the squared error."""
     return 0.5 * (outputs - targets).square().sum()
 
 

@@ -62,7 +62,7 @@ class Ghost:
         elif (gram := _gram_of_windows(self.found)) is not None:
             contributions.add_grams(gram, self.found.left, self.found.sizes[2])
         else:
-            contributions.add_products(*_wide_and_narrow(self.found), False)
+            contributions.add_products(*_wide_and_narrow(self.found))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """Return ``sum_i factors_i gradient_i`` without forming a gradient of one record."""

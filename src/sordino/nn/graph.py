@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -59,12 +59,8 @@ class Use:
     layout: Layout
 
 
-@dataclass(frozen=True)
-class Routes:
-    """All uses of the parameters, and why some have none that is known."""
-
-    uses: tuple[Use, ...]
-    unknown: dict[str, str]
+Routes: TypeAlias = tuple[tuple[Use, ...], dict[str, str]]
+"""All uses of the parameters, and why some have none that is known."""
 
 
 @dataclass(eq=False)
@@ -121,29 +117,24 @@ def read_graph(root: Any, params: dict[str, Tensor]) -> Graph:
 
 def find_layouts(graph: Graph, losses: Tensor) -> list[Layout | None]:
     """Return where each node's output holds the records; None if it does not hold them apart."""
-    batch, seen = len(losses), set[int]()
-    possible = {at: found for at, node in enumerate(graph.nodes) if (found := _candidates(node, batch))}
+    batch, seen, possible = len(losses), set[int](), dict[int, list[Layout]]()
+    for at, node in enumerate(graph.nodes):  # the axes of a parameter hold no records
+        shape = () if hasattr(node, "variable") else tuple(node._input_metadata[0].shape)
+        axes = [Layout(axis) for axis, size in enumerate(shape) if size == batch]
+        parts = [axis for axis, size in enumerate(shape) if size > batch and size % batch == 0]
+        axes += [Layout(axis, part) for axis in parts for part in ("major", "minor")]
+        if axes:
+            possible[at] = axes
     edges = [GradientEdge(graph.nodes[at], 0) for at in possible]
     for j in range(batch):
         slopes = torch.autograd.grad(losses[j], edges, retain_graph=True, allow_unused=True)
         for at, slope in zip(possible, slopes, strict=True):
             if slope is not None and bool((nonzero := slope != 0).any()):
                 seen.add(at)
-                possible[at] = [one for one in possible[at] if _alone(one.records(nonzero, batch), j)]
+                apart = [(one, one.records(nonzero, batch)) for one in possible[at]]
+                possible[at] = [one for one, v in apart if int(v.sum()) == int(v[j].sum())]
     found_at = {at: found[0] for at, found in possible.items() if at in seen and found}
     return [found_at.get(at) for at in range(len(graph.nodes))]
-
-
-def _candidates(node: Any, batch: int) -> list[Layout]:
-    """Return the axes that could hold the records; those of a parameter hold none."""
-    shape = () if hasattr(node, "variable") else tuple(node._input_metadata[0].shape)
-    whole = [Layout(axis) for axis, size in enumerate(shape) if size == batch]
-    parts = [axis for axis, size in enumerate(shape) if size > batch and size % batch == 0]
-    return whole + [Layout(axis, part) for axis in parts for part in ("major", "minor")]
-
-
-def _alone(nonzero: Tensor, record: int) -> bool:
-    return int(nonzero.sum()) == int(nonzero[record].sum())
 
 
 def find_routes(graph: Graph, layouts: list[Layout | None], known: Any) -> Routes:
@@ -157,7 +148,7 @@ def find_routes(graph: Graph, layouts: list[Layout | None], known: Any) -> Route
         else:
             first = odd[0] if odd else None
             unknown[name] = "mixing records" if first is None else graph.signature[first.node]
-    return Routes(tuple(uses), unknown)
+    return tuple(uses), unknown
 
 
 def _followed(

@@ -21,11 +21,7 @@ except ImportError:  # pragma: no cover - the extra is installed wherever tests 
 
 # What of TrainingArguments would make the guarantee false, or do nothing: name, harmless values, reason.
 _REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
-    (
-        "group_by_length",
-        (False,),
-        "batches by length depend on the records; each is drawn independently here",
-    ),
+    ("group_by_length", (False,), "batches by length depend on the records; here each is drawn by itself"),
     ("train_sampling_strategy", ("random", "sequential"), "batches by length depend on the records"),
     ("auto_find_batch_size", (False,), "it begins the training anew, and each beginning is paid for"),
     ("label_smoothing_factor", (0, 0.0), "the loss is computed record by record; smooth in loss= instead"),
@@ -77,8 +73,11 @@ def _loss_of(model: nn.Module) -> Any:
 @contextmanager
 def _own_forward(model: nn.Module) -> Iterator[None]:
     """Undo, for a block, that TRL fuses the last layer with a loss: outputs are needed here."""
-    held = [(part, vars(part)["forward"]) for part in model.modules() if "forward" in vars(part)]
-    fused = [one for one in held if _home(one[1]).startswith("trl.")]
+    fused = []
+    for part in model.modules():
+        forward = vars(part).get("forward")  # its home is where it stands, whatever it says of itself
+        home = getattr(getattr(forward, "__func__", forward), "__globals__", {}).get("__name__", "")
+        fused += [(part, forward)] if str(home).startswith("trl.") else []
     for part, _ in fused:
         del part.forward
     try:
@@ -86,26 +85,6 @@ def _own_forward(model: nn.Module) -> Iterator[None]:
     finally:
         for part, forward in fused:
             part.forward = forward
-
-
-def _home(function: Any) -> str:
-    """Return the module in which a function stands, whatever it says of itself."""
-    return str(getattr(getattr(function, "__func__", function), "__globals__", {}).get("__name__", ""))
-
-
-class _Numbers(torch.utils.data.Dataset[dict[str, int]]):
-    """So many steps of an epoch: what the loop of the trainer sees in place of records."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, number: int) -> dict[str, int]:
-        if not 0 <= number < self._count:
-            raise IndexError(number)
-        return {"step": number}
 
 
 class PrivateTraining:
@@ -211,7 +190,8 @@ class PrivateTraining:
         """Return numbers of steps: the records stay with the curator."""
         if self._steps is None:
             return super().get_train_dataloader()  # type: ignore[misc]
-        return torch.utils.data.DataLoader(_Numbers(self._each), collate_fn=lambda rows: rows[0])
+        numbers: Any = [{"step": number} for number in range(self._each)]
+        return torch.utils.data.DataLoader(numbers, collate_fn=lambda rows: rows[0])
 
     def training_step(self: Any, model: nn.Module, inputs: Any, *rest: Any, **known: Any) -> Tensor:
         """Set the gradients to released ones; the loss of the records is nobody's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning
 from sordino.nn.data import source_of
 from sordino.nn.network import Loss, Network
-from sordino.nn.session import FollowingSession, Session, open_session, together
+from sordino.nn.session import Session, open_session, together
 from sordino.nn.trainer import Trainer
 
 # what concerns the steps of a trainer, and a loop of one's own does by itself
@@ -38,9 +39,7 @@ class PrivateSteps:
 
     quiet = False  # whether the loop is known to use what a step sets: its first learning rate may be zero
 
-    def __init__(
-        self, session: Session | FollowingSession, network: Network, model: nn.Module, steps: int
-    ) -> None:
+    def __init__(self, session: Session, network: Network, model: nn.Module, steps: int) -> None:
         self._session, self._network, self._model, self._steps = session, network, model, steps
         self._begun = self._ended = False
         self.privacy = session.report
@@ -70,15 +69,23 @@ class PrivateSteps:
         if self._begun:
             raise self._spent()
         self._begun = True
-        own = dict(self._model.named_parameters())
-        first = torch.empty(0)
-        with self._session as session, _Watch(own[name] for name in self._network.names):
+        params = dict(self._model.named_parameters())
+        own = {name: params[name] for name in self._network.names}
+        before = torch.empty(0)
+        with self._session as session, _watching(own.values()):
             for step in range(self._steps):
-                parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
+                parts = [p.detach().reshape(-1).float() for p in own.values()]
                 point = torch.cat(parts).to(self._network.device)
-                if step == 1 and not self.quiet:
-                    _say_if_thrown_away(point, first, [own[n].grad for n in self._network.names])
-                first = point
+                unmoved = step == 1 and not self.quiet and torch.equal(point, before)
+                if unmoved and not any(p.grad is not None and p.grad.any() for p in own.values()):
+                    warnings.warn(
+                        "The gradient of the first step was thrown away and no parameter has moved. Each "
+                        "step sets .grad anew: leave out optimizer.zero_grad(), or call it after "
+                        "optimizer.step().",
+                        UserWarning,
+                        stacklevel=2,
+                    )
+                before = point
                 released = session.curator.release("gradient", point)
                 for name, gradient in self._network.unflatten(released).items():
                     own[name].grad = gradient.to(own[name])
@@ -87,42 +94,28 @@ class PrivateSteps:
                     break
 
 
-def _say_if_thrown_away(now: Tensor, before: Tensor, gradients: list[Tensor | None]) -> None:
-    """Warn when the first step moved nothing because its gradient was set to zero before."""
-    gone = all(gradient is None or not bool(gradient.any()) for gradient in gradients)
-    if gone and torch.equal(now, before):
-        warnings.warn(
-            "The gradient of the first step was thrown away and no parameter has moved. Each step sets .grad "
-            "anew: leave out optimizer.zero_grad(), or call it after optimizer.step().",
-            UserWarning,
-            stacklevel=4,
-        )
+@contextmanager
+def _watching(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Warn, once, when a backward pass reaches parameters whose gradients are to be released ones."""
+    said = list[bool]()
 
+    def note(gradient: Tensor) -> None:
+        if not said:
+            said.append(True)
+            warnings.warn(
+                "A backward pass has reached the model inside a private loop. If its loss reads the data, "
+                "this gradient has neither clip nor noise, and the report does not cover what is made of it. "
+                "Use the .grad that each step sets; an optimiser with a closure (LBFGS) cannot be used.",
+                PrivacyWarning,
+                stacklevel=2,
+            )
 
-class _Watch:
-    """Warns, once, when a backward pass reaches parameters whose gradients are to be released ones."""
-
-    def __init__(self, parameters: Iterable[Tensor]) -> None:
-        self._parameters, self._handles, self._said = list(parameters), list[Any](), False
-
-    def __enter__(self) -> None:
-        self._handles = [p.register_hook(self._note) for p in self._parameters]
-
-    def __exit__(self, *exc: Any) -> None:
-        for handle in self._handles:
+    handles = [p.register_hook(note) for p in parameters]
+    try:
+        yield
+    finally:
+        for handle in handles:
             handle.remove()
-
-    def _note(self, gradient: Tensor) -> None:
-        if self._said:
-            return
-        self._said = True
-        warnings.warn(
-            "A backward pass has reached the model inside a private loop. If its loss reads the data, this "
-            "gradient has neither clip nor noise, and the report does not cover what is made of it. Use the "
-            ".grad that each step sets; an optimiser with a closure (LBFGS) cannot be used.",
-            PrivacyWarning,
-            stacklevel=2,
-        )
 
 
 def make_private(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,8 @@ def product_inputs(device: torch.device) -> float:
     if device.type == "cpu":
         found += [coarse for name in _SWITCHES if os.environ.get(name, "STRICT").upper() != "STRICT"]
     else:
-        found.append(_legacy())
+        with suppress(RuntimeError):  # where only the new switch was set, which is read above
+            found.append(_LEGACY.get(torch.get_float32_matmul_precision(), coarse))
     return max(found)
 
 
@@ -43,13 +44,6 @@ def forward_inputs(device: torch.device) -> float:
     """Return how far matrix products *and convolutions* round their inputs, as torch is set now."""
     room: Any = torch.backends.mkldnn if device.type == "cpu" else torch.backends.cudnn
     return max(product_inputs(device), INPUTS.get(room.conv.fp32_precision, INPUTS["bf16"]))
-
-
-def _legacy() -> float:
-    try:
-        return _LEGACY.get(torch.get_float32_matmul_precision(), INPUTS["bf16"])
-    except RuntimeError:  # the old switch cannot be read where only the new one was set, and it is read above
-        return 0.0
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
@@ -83,7 +77,6 @@ class Network:
     _places: dict[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _refuse_wrapped(self.model)
         object.__setattr__(self, "model", copied(self.model))
         if any(isinstance(p, UninitializedParameter) for p in self.model.parameters()):
             raise InvalidInputError(
@@ -138,19 +131,26 @@ class Network:
         )
 
     def outputs(self, params: dict[str, Tensor] | None, inputs: Tensor) -> Tensor:
-        """Run the model at these parameters; None means those that it holds."""
-        if self.precision is torch.float32:
-            return self._called(params, inputs)
-        with torch.autocast(inputs.device.type, dtype=self.precision):
-            return self._called(params, inputs).float()
+        """Run the model at these parameters; None means those that it holds.
 
-    def _called(self, params: dict[str, Tensor] | None, inputs: Tensor) -> Tensor:
+        Returned is what a loss is given: a tensor, or the logits of a model of ``transformers``.
+        """
+        plain = self.precision is torch.float32
         args = (inputs,) if self.fields is None else ()
-        named = {} if self.fields is None else self.fields.unpack(inputs)
-        if params is None:
-            return _tensor_of(self.model(*args, **named))
-        held = self._everywhere(params)
-        return _tensor_of(functional_call(self.model, held, args, named, tie_weights=False))
+        with nullcontext() if plain else torch.autocast(inputs.device.type, dtype=self.precision):
+            named = {} if self.fields is None else self.fields.unpack(inputs)
+            if params is None:
+                made = self.model(*args, **named)
+            else:
+                held = self._everywhere(params)
+                made = functional_call(self.model, held, args, named, tie_weights=False)
+            outputs = made if isinstance(made, Tensor) else getattr(made, "logits", None)
+            if not isinstance(outputs, Tensor):
+                raise InvalidInputError(
+                    "Expected a model that returns a tensor or something with logits, got "
+                    f"{type(made).__name__}. Wrap it in a module that returns what the loss needs."
+                )
+            return outputs if plain else outputs.float()
 
     def holding(self, params: dict[str, Tensor], action: Callable[[], Any]) -> Any:
         """Return what the action returns while the module holds these parameters.
@@ -167,9 +167,11 @@ class Network:
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each record: a criterion with mean reduction may be passed as it is."""
-        if _is_plain_entropy(self.loss) and outputs.dim() == 2 and targets.dim() == 1:
-            # the same numbers, without the host's work
-            smoothing = getattr(self.loss, "label_smoothing", 0.0)
+        loss: Any = self.loss
+        plain = type(loss) is nn.CrossEntropyLoss and loss.weight is None and loss.ignore_index < 0
+        hooked = plain and (loss._forward_hooks or loss._forward_pre_hooks)
+        if plain and not hooked and loss.reduction != "none" and (outputs.dim(), targets.dim()) == (2, 1):
+            smoothing = loss.label_smoothing  # the same numbers, without the host's work
             return F.cross_entropy(outputs, targets, reduction="none", label_smoothing=smoothing)
         return vmap(lambda o, t: self.loss(o[None], t[None]).sum())(outputs, targets)
 
@@ -192,6 +194,20 @@ def copied(model: nn.Module) -> nn.Module:
             f"Expected model as a torch.nn.Module, got {type(model).__name__}. Of a scripted or traced model "
             "pass the module that it was made of."
         )
+    layers = {type(layer).__name__ for layer in model.modules()}
+    if layers & {"DistributedDataParallel", "DataParallel"}:
+        raise InvalidInputError(
+            "Expected the model itself, got a wrapper that averages gradients without a clip. Pass "
+            "model.module; processes of torch.distributed train together by themselves."
+        )
+    if "FullyShardedDataParallel" in layers or any(
+        type(p.data).__name__ == "DTensor" for p in model.parameters()
+    ):
+        raise InvalidInputError(
+            "Expected a model with whole parameters, got one whose parameters are spread over processes "
+            "(FSDP). The norm of a record's gradient needs all of them: train the model unwrapped, or "
+            "adapters (LoRA) on a frozen one."
+        )
     try:
         return copy.deepcopy(model)
     except RuntimeError:
@@ -200,43 +216,6 @@ def copied(model: nn.Module) -> nn.Module:
             "parameters: take them away, or use torch.nn.utils.parametrizations in place of "
             "torch.nn.utils.weight_norm."
         ) from None
-
-
-def _is_plain_entropy(loss: Any) -> bool:
-    """Tell whether a loss is torch's own cross entropy, with nothing hung onto it."""
-    if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or loss.ignore_index >= 0:
-        return False
-    return loss.reduction != "none" and not (loss._forward_hooks or loss._forward_pre_hooks)
-
-
-def _refuse_wrapped(model: nn.Module) -> None:
-    """Refuse a model that other processes hold parts of, or whose gradients they average."""
-    layers = {type(layer).__name__ for layer in model.modules()}
-    if layers & {"DistributedDataParallel", "DataParallel"}:
-        raise InvalidInputError(
-            "Expected the model itself, got a wrapper that averages gradients without a clip. Pass "
-            "model.module; processes of torch.distributed train together by themselves."
-        )
-    parts = {type(p.data).__name__ for p in model.parameters()}
-    if "FullyShardedDataParallel" in layers or "DTensor" in parts:
-        raise InvalidInputError(
-            "Expected a model with whole parameters, got one whose parameters are spread over processes "
-            "(FSDP). The norm of a record's gradient needs all of them: train the model unwrapped, or "
-            "adapters (LoRA) on a frozen one."
-        )
-
-
-def _tensor_of(outputs: Any) -> Tensor:
-    """Return the outputs that a loss is given: a tensor, or the logits of a model of ``transformers``."""
-    if isinstance(outputs, Tensor):
-        return outputs
-    logits = getattr(outputs, "logits", None)
-    if isinstance(logits, Tensor):
-        return logits
-    raise InvalidInputError(
-        f"Expected a model that returns a tensor or something with logits, got {type(outputs).__name__}. "
-        "Wrap it in a module that returns what the loss needs."
-    )
 
 
 class _Holder(nn.Module):
@@ -250,33 +229,25 @@ class _Holder(nn.Module):
         return action()
 
 
-class quiet_dropout:
+@contextmanager
+def quiet_dropout(model: nn.Module) -> Iterator[None]:
     """Switch dropout off in a block, so that two evaluations can be compared.
 
     Dropout is a layer, or a number that a layer passes on (attention, recurrent layers, ``transformers``).
     """
-
-    def __init__(self, model: nn.Module) -> None:
-        kinds = (nn.modules.dropout._DropoutNd,)
-        self._layers = [m for m in model.modules() if isinstance(m, kinds) and m.training]
-        self._shares = [
-            (m, key, value)
-            for m in model.modules()
-            for key, value in vars(m).items()
-            if isinstance(value, float) and ("drop" in key or (key == "p" and isinstance(m, kinds)))
-        ]
-
-    def __enter__(self) -> None:
-        for layer in self._layers:
-            layer.training = False
-        for layer, key, _ in self._shares:
-            setattr(layer, key, 0.0)
-
-    def __exit__(self, *exc: Any) -> None:
-        for layer in self._layers:
-            layer.training = True
-        for layer, key, value in self._shares:
-            setattr(layer, key, value)
+    kinds = (nn.modules.dropout._DropoutNd,)
+    held: list[tuple[nn.Module, str, Any]] = []
+    for m in model.modules():
+        held += [(m, "training", True)] if isinstance(m, kinds) and m.training else []
+        shares = ((key, value) for key, value in vars(m).items() if isinstance(value, float))
+        held += [(m, k, v) for k, v in shares if "drop" in k or (k == "p" and isinstance(m, kinds))]
+    for m, key, value in held:
+        setattr(m, key, type(value)(0))
+    try:
+        yield
+    finally:
+        for m, key, value in held:
+            setattr(m, key, value)
 
 
 class same_draws:

@@ -61,10 +61,9 @@ def _window_rows(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tensor:
-    made, geometry = _module() if images.is_cuda else None, (kernel, stride, padding, dilation)
-    if made is None:
-        return _unfolded(images, slopes, *geometry)
-    out: Tensor = made.window_rows(images, slopes, *geometry)
+    made = _module() if images.is_cuda else None
+    rows: Any = _unfolded if made is None else made.window_rows
+    out: Tensor = rows(images, slopes, kernel, stride, padding, dilation)
     return out
 
 
@@ -233,9 +232,6 @@ def _windows(a: Tensor, kernel: Any, dilation: Any, stride: Any) -> Tensor:
     return a.permute(0, 1, *entries, *places)
 
 
-# Gradients of single operations, record by record, from what autograd kept and the slope of the output.
-
-
 @dataclass
 class Seen:
     """One use on one batch: what was kept, the input asked for and its shape, the slope and the layout."""
@@ -310,10 +306,10 @@ def _first(graph: Graph, use: Use) -> bool:
     return use.layout.axis == 0
 
 
-def _times(seen: Seen, left: Tensor, right: Tensor, scale: Any = 1) -> Product:
-    """Return the product of two arrays of (positions, features)."""
+def _times(seen: Seen, left: Tensor, right: Tensor, scale: Any = 1, groups: int = 1) -> Product:
+    """Return the product of two arrays of (groups, positions, features)."""
     left, right = (seen.layout.records(v, seen.batch) for v in (left, right if scale == 1 else right * scale))
-    flat = [v.reshape(seen.batch, 1, -1, v.shape[-1]) for v in (left, right)]
+    flat = [v.reshape(seen.batch, groups, -1, v.shape[-1]) for v in (left, right)]
     return Product(*_alike(*flat))
 
 
@@ -322,13 +318,6 @@ def _alike(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     halves = left.is_cuda and left.dtype is right.dtype is torch.bfloat16
     keep = halves and 1 < left.shape[2] <= MOST_HALVES
     return (left, right) if keep else (left.float(), right.float())
-
-
-def _bmm(seen: Seen) -> Product:
-    """Positions are the second axis, groups the first."""
-    left, right = (seen.layout.records(v, seen.batch) for v in (seen.kept.self, seen.slope))
-    flat = [v.reshape(seen.batch, seen.shape[0], -1, v.shape[-1]) for v in (left, right)]
-    return Product(*_alike(*flat))
 
 
 def _embedding(seen: Seen) -> Table:
@@ -386,7 +375,7 @@ _RULES: dict[tuple[str, int], tuple[str, Rule]] = {
         lambda seen: _times(seen, seen.kept.mat1, seen.slope, seen.kept.alpha),
     ),
     ("MmBackward0", 1): ("self", lambda seen: _times(seen, seen.kept.self, seen.slope)),
-    ("BmmBackward0", 1): ("self", _bmm),
+    ("BmmBackward0", 1): ("self", lambda seen: _times(seen, seen.kept.self, seen.slope, 1, seen.shape[0])),
     ("ConvolutionBackward0", 1): (
         "input padding dilation stride groups transposed",
         lambda seen: Windows(seen.kept, seen.slope, seen.shape[2:], seen.batch, seen.records),
@@ -420,14 +409,12 @@ _RULES: dict[tuple[str, int], tuple[str, Rule]] = {
 }
 
 
-def _fits_addmm(graph: Graph, use: Use) -> bool:
-    if use.slot == 2:
-        return use.layout.axis == 0
-    return graph.nodes[use.node]._saved_beta == 1 and _broadcast(graph, use)
-
-
 _FITS: dict[str, Callable[[Graph, Use], bool]] = {
-    "AddmmBackward0": _fits_addmm,
+    "AddmmBackward0": lambda graph, use: (
+        use.layout.axis == 0
+        if use.slot == 2
+        else graph.nodes[use.node]._saved_beta == 1 and _broadcast(graph, use)
+    ),
     "MmBackward0": _first,
     "BmmBackward0": lambda graph, use: use.layout.axis == 1,
     "ConvolutionBackward0": _first,
@@ -440,7 +427,6 @@ _FITS: dict[str, Callable[[Graph, Use], bool]] = {
     ),
     "NativeLayerNormBackward0": _broadcast,
     "FusedRmsNormBackward0": _broadcast,
-    **dict.fromkeys(
-        ("AddBackward0", "SubBackward0", "MulBackward0", "DivBackward0", "ExpandBackward0"), _broadcast
-    ),
+    "ExpandBackward0": _broadcast,
+    **{f"{name}Backward0": _broadcast for name in ("Add", "Sub", "Mul", "Div")},
 }

@@ -15,7 +15,6 @@ from sordino.kernel import ClippedSum, OnLattice
 from sordino.kernel.clip.tensors import (
     LARGEST_CLIP,
     LEAST_CLIP,
-    clipped_rows,
     exact_rows,
     lattice_sum,
     row_factors,
@@ -51,17 +50,16 @@ class Block:
 
 
 class _GradientSum(OnLattice, ClippedSum):
-    """A sum over records of what a clip leaves of their gradients at ``params``, one point or several.
+    """A sum over records of what clips leave of their gradients at ``params``, one point or several.
 
-    A subclass says what a block adds (``_block_sum``) and what single rows add in float64 (``parts``).
+    A subclass says which rows are clipped, to which norm, and their weight in the sum (``_terms``).
     """
 
     needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
 
     engine: Engine
     block: Block | None
-    _block_sum: Callable[..., Tensor]
-    parts: Callable[..., Tensor]
+    _terms: Callable[..., list[tuple[Tensor, float, float]]]
 
     @property
     def exact(self) -> bool:
@@ -85,6 +83,29 @@ class _GradientSum(OnLattice, ClippedSum):
             rows = [self.engine.per_record(point, x, y) for point in points]
             total += lattice_sum(self.parts(*rows)[kept], spacing)
         return total
+
+    def _block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+        """Return the clipped sum over some records, or persons."""
+        return self.clipped(*(self.engine.per_record(point, x, y, present) for point in points))
+
+    def parts(self, *rows: Tensor) -> Tensor:
+        """Return what records add in float64, not added up, from their gradients at each point.
+
+        The factors leave room for many roundings of float32; those of the weights are of float64.
+        """
+        inputs = product_inputs(rows[0].device)
+        with without_autocast(rows[0].device):
+            first, *others = (w * exact_rows(v, row_factors(v, c, inputs)) for v, c, w in self._terms(*rows))
+            return sum(others, start=first)
+
+    def clipped(self, *rows: Tensor) -> Tensor:
+        """Return the clipped sum of gradients that are held one to a row, for each point."""
+        inputs = product_inputs(rows[0].device)
+        with without_autocast(rows[0].device):
+            first, *others = (
+                weighted_rows(v, w * row_factors(v, c, inputs)) for v, c, w in self._terms(*rows)
+            )
+            return sum(others, start=first)
 
 
 def _points(params: Any) -> tuple[Tensor, ...]:
@@ -111,18 +132,10 @@ class TorchGradient(_GradientSum):
         return self.clip
 
     def _block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
-        """Return the clipped sum over some records, or persons."""
         return self.engine.clipped_sum(points[0], x, y, self.clip, present)
 
-    def parts(self, rows: Tensor) -> Tensor:
-        """Return the clipped gradients in float64, not added up."""
-        with without_autocast(rows.device):
-            return exact_rows(rows, row_factors(rows, self.clip, product_inputs(rows.device)))
-
-    def clipped(self, rows: Tensor) -> Tensor:
-        """Return the clipped sum of gradients that are held one to a row."""
-        with without_autocast(rows.device):
-            return clipped_rows(rows, self.clip, product_inputs(rows.device))
+    def _terms(self, rows: Tensor) -> list[tuple[Tensor, float, float]]:
+        return [(rows, self.clip, 1.0)]
 
 
 @dataclass(frozen=True)
@@ -149,27 +162,10 @@ class TorchDifference(_GradientSum):
         """Return the bound of one record."""
         return (1 - self.gamma) * self.difference_clip + self.gamma * self.gradient_clip
 
-    def _block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
-        """Return the clipped sum over some records, or persons."""
-        return self.mixed(*(self.engine.per_record(point, x, y, present) for point in points))
+    def _terms(self, new: Tensor, old: Tensor) -> list[tuple[Tensor, float, float]]:
+        return [(new - old, self.difference_clip, 1 - self.gamma), (new, self.gradient_clip, self.gamma)]
 
-    def parts(self, new: Tensor, old: Tensor) -> Tensor:
-        """Return what the records add in float64, not added up."""
-        moved, inputs = new - old, product_inputs(new.device)
-        with without_autocast(new.device):
-            slow = exact_rows(moved, row_factors(moved, self.difference_clip, inputs))
-            fast = exact_rows(new, row_factors(new, self.gradient_clip, inputs))
-        # the factors leave room for many roundings of float32; these two are of float64
-        return (1 - self.gamma) * slow + self.gamma * fast
-
-    def mixed(self, new: Tensor, old: Tensor) -> Tensor:
-        """Return the clipped sum of gradients at the new and the old point, one to a row."""
-        moved, inputs = new - old, product_inputs(new.device)
-        with without_autocast(new.device):
-            slow = row_factors(moved, self.difference_clip, inputs)
-            fast = row_factors(new, self.gradient_clip, inputs)
-            correction = weighted_rows(moved, (1 - self.gamma) * slow)
-            return correction + weighted_rows(new, self.gamma * fast)
+    mixed = _GradientSum.clipped
 
 
 def _check_clip(name: str, clip: float) -> None:
@@ -182,30 +178,30 @@ def _check_clip(name: str, clip: float) -> None:
         )
 
 
-def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor) -> Tensor:
-    """Return the sum over the records whose gradients are finite.
+def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+    """Return the sum over the records, or persons (``present``), whose gradients are finite.
 
-    An infinite gradient spoils a sum even with factor zero, so the block is halved until the record is
-    alone; it then contributes zero. This costs time only when it happens.
+    An infinite gradient spoils a sum even with factor zero, so the block is halved until the record or person
+    is alone; it then contributes zero. This costs time only when it happens.
     """
-    total = clipped_sum(x, y)
+    total = clipped_sum(x, y) if present is None else clipped_sum(x, y, present)
+    count, places = (len(x), 1) if present is None else present.shape
     if bool(torch.isfinite(total).all()):
         return total
-    if len(x) == 1:
+    if count == 1:
         return torch.zeros_like(total)
-    half = len(x) // 2
-    return finite_sum(clipped_sum, x[:half], y[:half]) + finite_sum(clipped_sum, x[half:], y[half:])
-
-
-BlockSum = Callable[[Tensor, Tensor, Tensor], Tensor]
+    half = count // 2
+    cut = half * places
+    first, second = (None, None) if present is None else (present[:half], present[half:])
+    return finite_sum(clipped_sum, x[:cut], y[:cut], first) + finite_sum(
+        clipped_sum, x[cut:], y[cut:], second
+    )
 
 
 class _PersonSum(_GradientSum):
-    """The same sums over persons; ``_alone_sum`` is what the rows of one person add."""
+    """The same sums over persons."""
 
     needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
-
-    _alone_sum: Callable[..., Tensor]
 
     def evaluate(self, records: Any, params: Any) -> Tensor:
         """Return the clipped sum at the points; a person with many records is differentiated alone."""
@@ -213,9 +209,10 @@ class _PersonSum(_GradientSum):
         points = _points(params)
         total = torch.zeros_like(points[0])
         for x, y, present in persons.blocks():
-            total += finite_persons(lambda a, b, kept: self._block_sum(points, a, b, kept), x, y, present)
+            total += finite_sum(lambda a, b, kept: self._block_sum(points, a, b, kept), x, y, present)
         for parts in persons.long():
-            total += _if_finite(self._alone_sum(*self._rows(points, parts)))
+            alone = self.clipped(*self._rows(points, parts))
+            total += alone if bool(torch.isfinite(alone).all()) else torch.zeros_like(alone)
         return total
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
@@ -245,8 +242,6 @@ class PersonGradient(_PersonSum, TorchGradient):
     gradient, which is clipped as a row. A person whose gradient is not finite contributes zero.
     """
 
-    _alone_sum = TorchGradient.clipped
-
 
 @dataclass(frozen=True)
 class PersonDifference(_PersonSum, TorchDifference):
@@ -254,26 +249,6 @@ class PersonDifference(_PersonSum, TorchDifference):
 
     **Privacy.** As :class:`~sordino.nn.queries.TorchDifference`, for a person with all its records.
     """
-
-    _alone_sum = TorchDifference.mixed
-
-
-def finite_persons(together: BlockSum, x: Tensor, y: Tensor, present: Tensor) -> Tensor:
-    """Return the sum over the persons whose gradients are finite; the others contribute zero.
-
-    A block whose sum is not finite is halved until the person is alone.
-    """
-    total = together(x, y, present)
-    if bool(torch.isfinite(total).all()) or len(present) == 1:
-        return _if_finite(total)
-    half = len(present) // 2
-    cut = half * present.shape[1]
-    first = finite_persons(together, x[:cut], y[:cut], present[:half])
-    return first + finite_persons(together, x[cut:], y[cut:], present[half:])
-
-
-def _if_finite(total: Tensor) -> Tensor:
-    return total if bool(torch.isfinite(total).all()) else torch.zeros_like(total)
 
 
 # A record's clipped gradient is truncated to a lattice of integers, and integers add up exactly. What is

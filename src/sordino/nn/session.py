@@ -15,7 +15,7 @@ from torch import Tensor
 from sordino.errors import InvalidInputError, PlanError, SordinoError, WorkerError
 from sordino.execute.draws import TURN, generators, restore
 from sordino.execute.processes import Processes, fingerprint
-from sordino.execute.torch import ON_DEVICE, PersonExecutor, TorchExecutor
+from sordino.execute.torch import ON_DEVICE, TorchExecutor
 from sordino.kernel import Plan, Question, check_offer
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
@@ -126,6 +126,7 @@ class Training:
     public: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     mark: int = 0  # of all records in their order, where processes compare them
+    watch: Any = None  # scores and callbacks of a trainer
 
     @property
     def recipe(self) -> str:
@@ -133,7 +134,7 @@ class Training:
         task, said = self.task, words(self.solver)
         said += f", one {task.unit}" if task.grouped or task.unit != "record" else ""
         said += ", of several records" if task.grouped else ""
-        views = getattr(self.executor, "views", None)
+        views = self.executor.views
         said += f", {words(views)}" if views is not None else ""
         said += f", {words(task.correlation.mechanism)}" if task.correlation is not None else ""
         return said + (", in integers" if task.block is not None else "")
@@ -149,33 +150,36 @@ class Session:
     """A curator with its run; used in a ``with`` block, once.
 
     At the end of the block the reservation is settled. On an error it is marked as failed, unless there is
-    a checkpoint: then it stays reserved and the run can be resumed. Spent it is in any case.
+    a checkpoint: then it stays reserved and the run can be resumed. Spent it is in any case. Of several
+    processes only the first has a run: the others keep no books.
     """
 
-    run: Run
     curator: Releases
     report: PrivacyReport
     state: TrainingState
+    run: Run | None = None
     checkpoint: Checkpoint | None = None
     recipe: str = ""
     processes: Processes | None = None
     _journal: Journal | None = field(default=None, repr=False)
 
     def __enter__(self) -> Session:
-        self.run.__enter__()
+        if self.run is not None:
+            self.run.__enter__()
         self.save(self.state)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._journal is not None:
             self._journal.close()
-        self.run.__exit__(kind, error, trace)
+        if self.run is not None:
+            self.run.__exit__(kind, error, trace)
         if self.processes is not None:
             self.processes.leave(failed=kind is not None)
 
     def save(self, state: TrainingState) -> None:
         """Write the checkpoint, if there is one."""
-        if self.checkpoint is not None:
+        if self.run is not None and self.checkpoint is not None:
             self.checkpoint.save(state, SavedRun.of(self.run, self.recipe), self.curator.used)
 
     def due(self) -> bool:
@@ -197,9 +201,8 @@ def open_session(made: Training, description: str, checkpoint: Checkpoint | None
         journal.begin(promise.digest)
         run.resumable = True
     curator = run.curate(executor, None if journal is None else journal.note)
-    return Session(
-        run, curator, made.report(promise), solver.start(task), checkpoint, made.recipe, _journal=journal
-    )
+    report, start = made.report(promise), solver.start(task)
+    return Session(curator, report, start, run, checkpoint, made.recipe, made.executor.processes, journal)
 
 
 def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
@@ -215,28 +218,8 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
     except BaseException:
         journal.close()
         raise
-    return Session(run, curator, made.report(run.promise), state, checkpoint, recipe, _journal=journal)
-
-
-class Leading:
-    """The curator of the first process: what it releases is shared with the others."""
-
-    def __init__(self, curator: Releases, processes: Processes) -> None:
-        self._curator, self._processes = curator, processes
-
-    @property
-    def plan(self) -> Plan:
-        """The plan, which is public."""
-        return self._curator.plan
-
-    @property
-    def used(self) -> dict[str, int]:
-        """How often each release was asked so far."""
-        return self._curator.used
-
-    def release(self, name: str, params: Any = None) -> Tensor:
-        """Ask one planned question of all processes."""
-        return self._processes.shared(self._curator.release(name, params))
+    report, processes = made.report(run.promise), made.executor.processes
+    return Session(curator, report, state, run, checkpoint, recipe, processes, journal)
 
 
 class Following:
@@ -251,55 +234,24 @@ class Following:
 
     def release(self, name: str, params: Any = None) -> Tensor:
         """Add up this process's part of a question, and return what the first process has released."""
-        processes = self._executor.processes
+        processes, release = self._executor.processes, self.plan.releases[name]
         assert processes is not None
         with self._executor.hidden():
             # Rows and lattice are those that the first process says: no sensitivity is needed here.
-            asked = Question(self.plan.releases[name], params, 0.0, self._used[name], self.plan.population)
+            asked = Question(release, params, 0.0, self._used[name], self.plan.population)
             self._executor.summed(asked, None)
         self._used[name] += 1
-        point = params if isinstance(params, Tensor) else params[0]
-        return processes.shared(torch.empty_like(point))
+        answer = processes.shared(torch.empty_like(params if isinstance(params, Tensor) else params[0]))
+        return answer / release.sampling.expected(self.plan.population) if release.mean else answer
 
 
-@dataclass(frozen=True)
-class Opening:
-    """What the first process tells the others when the budget is booked; all of it is public or released."""
-
-    report: PrivacyReport
-    used: dict[str, int]
-    state: TrainingState
-
-
-@dataclass(eq=False)
-class FollowingSession:
-    """A session without books: no run, no journal, no checkpoint."""
-
-    curator: Following
-    report: PrivacyReport
-    state: TrainingState
-    processes: Processes
-
-    def __enter__(self) -> FollowingSession:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.processes.leave(failed=kind is not None)
-
-    def save(self, state: TrainingState) -> None:
-        """Leave it to the first process."""
-
-    def due(self) -> bool:
-        """Leave it to the first process."""
-        return False
-
-
-def together(made: Training, opened: Callable[[], Session]) -> Session | FollowingSession:
+def together(made: Training, opened: Callable[[], Session]) -> Session:
     """Return the session of this process; the budget is booked once, by the first, after all have agreed."""
     processes = made.executor.processes
     if processes is None:
         return opened()
-    task, network = made.task, made.task.engine.network
+    task, network, owners = made.task, made.task.engine.network, made.executor.owners
+    parts = () if owners is None else (owners.order, owners.edges)
     processes.agreed(
         {
             "number of records": task.population,
@@ -307,24 +259,24 @@ def together(made: Training, opened: Callable[[], Session]) -> Session | Followi
             "parameters at the start": fingerprint(network.flat().cpu()),
             "setting": (words(made.solver), task.relation.value, task.unit),
             "data": made.mark,
-            "owners of records": _owners(made.executor),
+            "owners of records": fingerprint([torch.from_numpy(part) for part in parts]),
         }
     )
     if not processes.first:
         heard = processes.broadcast()
-        if not isinstance(heard, Opening):
+        if isinstance(heard, str):
             raise WorkerError(f"The first process has refused this training: {heard}")
-        curator = Following(made.executor, made.solver.plan(made.task), heard.used)
-        return FollowingSession(curator, heard.report, _moved(heard.state, made.executor.device), processes)
+        report, used, state = heard
+        curator = Following(made.executor, made.solver.plan(made.task), used)
+        return Session(curator, report, _moved(state, made.executor.device), processes=processes)
     try:
         session = opened()
     except BaseException as error:
         processes.broadcast(str(error) if isinstance(error, SordinoError) else type(error).__name__)
         raise
-    session.curator, session.processes = Leading(session.curator, processes), processes
-    start = _moved(session.state, torch.device("cpu"))
+    start = _moved(session.state, torch.device("cpu"))  # public or released, as all that is told
     try:
-        processes.broadcast(Opening(session.report, session.curator.used, start))
+        processes.broadcast((session.report, session.curator.used, start))
     except WorkerError:
         with session:  # it is booked: its end goes to the ledger
             raise
@@ -334,11 +286,3 @@ def together(made: Training, opened: Callable[[], Session]) -> Session | Followi
 def _moved(state: TrainingState, device: torch.device) -> TrainingState:
     slots = {name: value.to(device) for name, value in state.slots.items()}
     return TrainingState(state.vector.to(device), slots, state.average.to(device), state.weight)
-
-
-def _owners(executor: TorchExecutor) -> int | None:
-    """Return a number for who owns which records: a person of one process must be one of the others too."""
-    if not isinstance(executor, PersonExecutor):
-        return None
-    assert executor.owners is not None
-    return fingerprint([torch.from_numpy(executor.owners.order), torch.from_numpy(executor.owners.edges)])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import Gaussian, Mechanism, Plan, Poisson, Relation, Release, Sampling
+from sordino.kernel import Gaussian, Plan, Poisson, Query, Relation, Release
 from sordino.nn.engines import Engine
 from sordino.nn.queries import Block, PersonDifference, PersonGradient, TorchDifference, TorchGradient
 from sordino.runs.correlation import Choice
@@ -49,9 +49,10 @@ class NetworkTask:
     block: Block | None = None
     correlation: Choice | None = None
 
-    def noise(self) -> Mechanism:
-        """Return the independent noise of every release."""
-        return Gaussian(secure=self.block is not None)
+    def release(self, query: Query, batch: int, times: int = 1) -> Release:
+        """Return so many releases with independent noise, each of a Poisson batch of this expected size."""
+        sampling = Poisson(min(1.0, batch / self.population))
+        return Release(query, Gaussian(secure=self.block is not None), sampling, times)
 
     def gradient(self, clip: float) -> TorchGradient:
         """Return the sum of clipped gradients of the units."""
@@ -65,10 +66,6 @@ class NetworkTask:
     def planned(self, **releases: Release) -> Plan:
         """Return the plan of these releases."""
         return Plan(releases, self.relation, self.population, self.unit)
-
-    def batches(self, batch: int) -> Sampling:
-        """Return Poisson batches of this expected size."""
-        return Poisson(min(1.0, batch / self.population))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -104,22 +101,6 @@ class Releases(Protocol):
         """Ask one planned question and return its noisy answer."""
 
 
-class NetworkSolver(Protocol):
-    """A training algorithm that can start from a saved state."""
-
-    @property
-    def recipe(self) -> Recipe: ...
-
-    def plan(self, task: NetworkTask) -> Plan:
-        """Declare every release; no data is touched."""
-
-    def start(self, task: NetworkTask) -> TrainingState:
-        """Return the state before the first release."""
-
-    def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
-        """Yield the states after each release that is left in the plan."""
-
-
 @dataclass(frozen=True)
 class Recipe:
     """What all algorithms share: lengths, clips and free post-processing.
@@ -150,20 +131,16 @@ class Recipe:
         for name, low in (("steps", 1), ("batch", 1), ("learning_rate", 0), ("weight_decay", 0)):
             if not low <= getattr(self, name) < math.inf:
                 raise InvalidInputError(f"Expected {name} >= {low}, got {getattr(self, name)}.")
-        self._check_schedule()
         if not 0 <= self.average < 1 or self.smoothing < 0:
             raise InvalidInputError(
                 f"Expected average in [0, 1) and smoothing >= 0, got {self.average} and {self.smoothing}."
             )
-
-    def _check_schedule(self) -> None:
-        """Refuse a factor that would make the model NaN or climb, before a budget is spent on it."""
         for position in range(self.steps):
             try:
                 fits = 0 <= float(self.schedule(position / self.steps)) < math.inf
             except (TypeError, ValueError):
                 fits = False
-            if not fits:
+            if not fits:  # a factor that would make the model NaN or climb, once the budget is spent
                 raise InvalidInputError(
                     "Expected schedule to return a finite number >= 0 from progress 0 to 1, got another "
                     f"for step {position + 1} of {self.steps}."
@@ -190,11 +167,6 @@ class Recipe:
         return replace(state, average=self.projection.project(state.result, 1.0), weight=1.0)
 
 
-def _fresh(task: NetworkTask, slots: Slots) -> TrainingState:
-    vector = task.engine.network.flat()
-    return TrainingState(vector, slots, torch.zeros_like(vector))
-
-
 @dataclass(frozen=True)
 class Descent:
     """DP-SGD, DP-Adam and, with smoothing, DP-LSSGD and DP-LSAdam.
@@ -208,15 +180,15 @@ class Descent:
     rule: UpdateRule = field(default_factory=Sgd)
 
     def plan(self, task: NetworkTask) -> Plan:
-        query = task.gradient(self.recipe.clip)
-        noise, sampling = task.noise(), task.batches(self.recipe.batch)
+        release = task.release(task.gradient(self.recipe.clip), self.recipe.batch, self.recipe.steps)
         if task.correlation is not None:
-            noise, sampling, _ = task.correlation
-        return task.planned(gradient=Release(query, noise, sampling, self.recipe.steps))
+            release = replace(release, mechanism=task.correlation[0], sampling=task.correlation[1])
+        return task.planned(gradient=release)
 
     def start(self, task: NetworkTask) -> TrainingState:
         """Return the initial parameters of the model."""
-        return _fresh(task, self.rule.start(task.engine.network.flat()))
+        vector = task.engine.network.flat()
+        return TrainingState(vector, self.rule.start(vector), torch.zeros_like(vector))
 
     def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
         for position in range(curator.used.get("gradient", 0), self.recipe.steps):
@@ -251,35 +223,33 @@ class Srm:
     def plan(self, task: NetworkTask) -> Plan:
         """Declare the first gradient and the corrections."""
         recipe = self.recipe
-        first = task.gradient(recipe.clip)
         batch = recipe.batch if self.first_batch is None else self.first_batch
-        releases = {"start": Release(first, task.noise(), task.batches(batch))}
+        releases = {"start": task.release(task.gradient(recipe.clip), batch)}
         if recipe.steps > 1:
             query = task.difference(recipe.clip, self.difference_clip, self.gamma)
-            sampling = task.batches(recipe.batch)
-            releases["correction"] = Release(query, task.noise(), sampling, recipe.steps - 1)
+            releases["correction"] = task.release(query, recipe.batch, recipe.steps - 1)
         return task.planned(**releases)
 
     def start(self, task: NetworkTask) -> TrainingState:
         """Return the initial parameters; the direction is zero until the first release."""
         vector = task.engine.network.flat()
-        return _fresh(task, {"direction": torch.zeros_like(vector), "before": vector.clone()})
+        slots = {"direction": torch.zeros_like(vector), "before": vector.clone()}
+        return TrainingState(vector, slots, torch.zeros_like(vector))
 
     def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
-        used = sum(curator.used.values())
-        for position in range(used, self.recipe.steps):
-            v = self._direction(curator, state)
+        for position in range(sum(curator.used.values()), self.recipe.steps):
+            if not curator.used.get("start"):
+                v = curator.release("start", state.vector)
+            else:
+                correction = curator.release("correction", (state.vector, state.slots["before"]))
+                v = recursive_direction(state.slots["direction"], correction, self.gamma)
             slots = {"direction": v, "before": state.vector}
             step = smoothed_by_layer(v, task.sizes, self.recipe.smoothing)
             state = self.recipe.moved(state, step, slots, task, position)
             yield state
 
-    def _direction(self, curator: Releases, state: TrainingState) -> Any:
-        if not curator.used.get("start"):
-            return curator.release("start", state.vector)
-        correction = curator.release("correction", (state.vector, state.slots["before"]))
-        return recursive_direction(state.slots["direction"], correction, self.gamma)
 
+NetworkSolver: TypeAlias = Descent | Srm
 
 # Settings of a training from public facts, so that they need no runs on the data: images, text, tables.
 
@@ -330,15 +300,6 @@ OPTIMIZERS |= {
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a recipe may look at; all of it is public."""
-
-    population: int
-    epsilon: float
-    weights: int
-
-
-@dataclass(frozen=True)
 class Settings:
     """How long and how a network is trained; the defaults are those of a trainer without a recipe."""
 
@@ -350,54 +311,45 @@ class Settings:
     learning_rate: float | None = None
     schedule: str | Callable[[float], float] = "cosine"
     average: float = 0.0
+    steps: int | None = None
+    weight_decay: float = 0.0
+    smoothing: float | None = None
+    projection: HardThreshold | None = None
 
-    def with_asked(self, asked: Mapping[str, Any]) -> Settings:
-        """Return these settings with what was asked for; rates and options go with their optimiser."""
-        base = self
-        if asked.get("optimizer", self.optimizer) != self.optimizer:
-            base = replace(self, learning_rate=None, optimizer_options=None)
-        return replace(base, **asked)
-
-    def solver(
-        self,
-        population: int,
-        steps: int | None,
-        weight_decay: float = 0.0,
-        smoothing: float | None = None,
-        projection: HardThreshold | None = None,
-    ) -> NetworkSolver:
+    def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
         capabilities_of(self.optimizer, "networks")
         usual = OPTIMIZERS[self.optimizer].usual
         batch = min(self.batch_size, population)
+        if self.steps is None and not 0 < self.epochs < math.inf:
+            raise InvalidInputError(f"Expected epochs > 0, got {self.epochs}.")
+        steps = max(1, round(self.epochs * population / batch)) if self.steps is None else self.steps
         recipe = Recipe(
-            steps=self._steps(population, batch) if steps is None else steps,
+            steps=steps,
             batch=batch,
             clip=self.clip_norm,
             learning_rate=usual["learning_rate"] if self.learning_rate is None else self.learning_rate,
             schedule=schedule_of(self.schedule),
-            weight_decay=weight_decay,
-            smoothing=usual["smoothing"] if smoothing is None else smoothing,
-            projection=projection,
+            weight_decay=self.weight_decay,
+            smoothing=usual["smoothing"] if self.smoothing is None else self.smoothing,
+            projection=self.projection,
             average=self.average,
         )
         own = Options(extra=self.optimizer_options or {})
         solver: NetworkSolver = make_solver(self.optimizer, recipe, own, "networks")
         return solver
 
-    def _steps(self, population: int, batch: int) -> int:
-        if not 0 < self.epochs < math.inf:
-            raise InvalidInputError(f"Expected epochs > 0, got {self.epochs}.")
-        return max(1, round(self.epochs * population / batch))
+
+# What a recipe may look at is public: how many records there are, epsilon, and how many weights are trained.
 
 
-def _image(facts: Facts) -> Settings:
+def _image(population: int, epsilon: float, weights: int) -> Settings:
     """Forty passes of large batches, long steps that fall to zero, an average of the last iterates.
 
     Chosen on 50,000 training images of MNIST against the other 10,000, for networks on scattering
     coefficients at epsilon 1.2 and 3 (`benchmarks/results/nn_mnist.json`).
     """
-    batch = max(64, facts.population // 15)
+    batch = max(64, population // 15)
     return Settings(batch_size=batch, epochs=40.0, learning_rate=1.0, schedule="linear", average=0.97)
 
 
@@ -405,24 +357,24 @@ def _image(facts: Facts) -> Settings:
 _RATE, _FASTEST = 0.12, 2.0
 
 
-def noise_rate(facts: Facts, clip_norm: float = 1.0) -> float:
+def noise_rate(population: int, epsilon: float, weights: int, clip_norm: float = 1.0) -> float:
     r"""Return a learning rate that falls with the noise.
 
     ``RATE / sqrt(r)`` with ``r = 4 sqrt(weights) / (n epsilon)``, about the norm of the noise in a mean
     gradient clipped to 1: a function of public numbers.
     """
-    noise = 4.0 * math.sqrt(facts.weights) / (facts.population * facts.epsilon)
+    noise = 4.0 * math.sqrt(weights) / (population * epsilon)
     return min(_RATE / math.sqrt(noise), _FASTEST) / clip_norm if noise else _FASTEST / clip_norm
 
 
-def _tabular(facts: Facts) -> Settings:
+def _tabular(population: int, epsilon: float, weights: int) -> Settings:
     """Two hundred steps at a rate that falls with the noise: what the neural estimators do."""
-    batch = max(64, facts.population // 16)
-    epochs = 200 * min(batch, facts.population) / facts.population
-    return Settings(batch_size=batch, epochs=epochs, learning_rate=noise_rate(facts), average=0.9)
+    batch, rate = max(64, population // 16), noise_rate(population, epsilon, weights)
+    epochs = 200 * min(batch, population) / population
+    return Settings(batch_size=batch, epochs=epochs, learning_rate=rate, average=0.9)
 
 
-def _text(facts: Facts) -> Settings:
+def _text(population: int, epsilon: float, weights: int) -> Settings:
     """Adam, whose steps do not depend on how rare a word is, with a short rise of its rate.
 
     After published practice (Li et al., Large language models can be strong differentially private learners,
@@ -430,28 +382,30 @@ def _text(facts: Facts) -> Settings:
     """
     return Settings(
         optimizer="adam",
-        batch_size=max(64, facts.population // 16),
+        batch_size=max(64, population // 16),
         epochs=20.0,
         learning_rate=2e-3,
         schedule=warm_up(0.1, "linear"),
     )
 
 
-RECIPES: dict[str, Callable[[Facts], Settings]] = {"image": _image, "tabular": _tabular, "text": _text}
+RECIPES = {"image": _image, "tabular": _tabular, "text": _text}
 
 
-def settled(name: str | None, asked: Mapping[str, Any], facts: Facts) -> Settings:
-    """Return the settings by a recipe, or the plain ones, with what was asked for in their place.
+def settled(source: Any, population: int, weights: int) -> Settings:
+    """Return the settings by a recipe, or the plain ones, with what fields of a trainer ask for instead.
+
+    A rate and options go with their optimiser. A field that is None or empty asks for nothing.
 
     **Privacy.** A function of public numbers and of what the caller says.
     """
-    if name is not None and name not in RECIPES:
-        raise InvalidInputError(f"Expected recipe in {sorted(RECIPES)} or None, got {name!r}.")
-    base = Settings() if name is None else RECIPES[name](facts)
-    return base.with_asked(asked)
-
-
-def asked_of(source: Any) -> dict[str, Any]:
-    """Return the settings that were given, not None or empty, by an object with fields of these names."""
+    if source.recipe is not None and source.recipe not in RECIPES:
+        raise InvalidInputError(f"Expected recipe in {sorted(RECIPES)} or None, got {source.recipe!r}.")
+    base = Settings()
+    if source.recipe is not None:
+        base = RECIPES[source.recipe](population, source.epsilon, weights)
     found = {field.name: getattr(source, field.name) for field in fields(Settings)}
-    return {name: value for name, value in found.items() if value is not None and value != {}}
+    asked = {name: value for name, value in found.items() if value is not None and value != {}}
+    if asked.get("optimizer", base.optimizer) != base.optimizer:
+        base = replace(base, learning_rate=None, optimizer_options=None)
+    return replace(base, **asked)

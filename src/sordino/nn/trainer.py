@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sordino.errors import DivergenceWarning, InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute.processes import joined
@@ -20,30 +20,11 @@ from sordino.nn.augment import MeanOfViews, views_of
 from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, sized_engine
-from sordino.nn.engines import Engine
 from sordino.nn.entrance import check_records
 from sordino.nn.network import Loss, Network, copied
 from sordino.nn.queries import exact_block
-from sordino.nn.session import (
-    Checkpoint,
-    FollowingSession,
-    Session,
-    Training,
-    open_session,
-    resume_session,
-    together,
-)
-from sordino.nn.solvers import (
-    Descent,
-    Facts,
-    NetworkSolver,
-    NetworkTask,
-    Recipe,
-    Settings,
-    TrainingState,
-    asked_of,
-    settled,
-)
+from sordino.nn.session import Checkpoint, Session, Training, open_session, resume_session, together
+from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Settings, TrainingState, settled
 from sordino.runs import Ask, Price, PrivacyReport, track
 from sordino.runs.correlation import Choice
 from sordino.runs.training import Training as Priced
@@ -88,7 +69,17 @@ def warn_if_diverged(
     **Privacy.** Only released parameters and scores on public records are looked at, which anyone who holds
     them can see as well.
     """
-    reason = _blown_up(before, after, trained) or _worse(scores)
+    old, new = (_largest(model, trained) for model in (before, after))
+    reason = ""
+    if not new < math.inf:
+        reason = "The trained parameters are not finite, so predictions mean nothing."
+    elif new > _GROWN * max(1.0, old):
+        reason = f"The largest trained parameter is {new:.2g}, it was {old:.2g}: the steps were too long."
+    elif scores and not scores[-1] <= _RISEN * scores[0]:  # nan is not
+        reason = (
+            f"The loss on the public records is {scores[-1]:.3g}, before the training it was "
+            f"{scores[0]:.3g}: the steps were too long, or the noise too strong."
+        )
     if reason:
         warnings.warn(
             f"{reason} Lower learning_rate, or raise batch_size or epsilon. The budget is spent.",
@@ -97,28 +88,10 @@ def warn_if_diverged(
         )
 
 
-def _blown_up(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> str | None:
-    old, new = (_largest(model, trained) for model in (before, after))
-    if not new < math.inf:
-        return "The trained parameters are not finite, so predictions mean nothing."
-    if new > _GROWN * max(1.0, old):
-        return f"The largest trained parameter is {new:.2g}, it was {old:.2g}: the steps were too long."
-    return None
-
-
 def _largest(model: nn.Module, names: tuple[str, ...]) -> float:
     found = dict(model.named_parameters())
     tops = [float(found[name].detach().abs().max()) for name in names if found[name].numel()]
     return max(math.inf if math.isnan(top) else top for top in tops)
-
-
-def _worse(scores: tuple[float, ...]) -> str | None:
-    if not scores or scores[-1] <= _RISEN * scores[0]:  # nan is not
-        return None
-    return (
-        f"The loss on the public records is {scores[-1]:.3g}, before the training it was {scores[0]:.3g}: "
-        "the steps were too long, or the noise too strong."
-    )
 
 
 _BLOCK = 1024
@@ -163,11 +136,6 @@ class Watch:
     history: list[tuple[int, float]] = field(default_factory=list)
     start: float | None = None  # the loss of the initial model on public records
 
-    @property
-    def losses(self) -> tuple[float, ...]:
-        """The losses on public records, that of the initial model first; none where scores are others."""
-        return () if self.start is None else (self.start, *(score for _, score in self.history))
-
     def after(self, number: int, state: TrainingState) -> bool:
         """Note a step, and tell whether a callback wants to stop: what is left of the budget stays spent."""
         due = self.score is not None and (number % self.every == 0 or number == self.recipe.steps)
@@ -189,39 +157,19 @@ class Watch:
     def loaded(self, state: TrainingState) -> nn.Module:
         """Return a copy of the model with the parameters of a state."""
         model = copy.deepcopy(self.model)
-        self.network.load(self.recipe.finished(state).result.to(_device_of_model(model)), model)
+        self.network.load(self.recipe.finished(state).result.to(_device_of(model)), model)
         return model
 
 
-def scoring(validation: Any, network: Network, loss: Loss) -> Callable[[nn.Module], float] | None:
-    """Return how a model is scored: by a function of one's own, or by the mean loss of public records."""
-    if validation is None or callable(validation):
-        return validation
-    source = source_of(validation)
-    return lambda model: _mean_loss(model, network, loss, source)
-
-
-def score_every(every: int | None, steps: int) -> int:
-    """Return how many steps lie between two scores; None makes about ten of them."""
-    if every is None:
-        return max(1, math.ceil(steps / 10))
-    if every < 1:
-        raise InvalidInputError(f"Expected validate_every >= 1, got {every}.")
-    return every
-
-
 def _mean_loss(model: nn.Module, network: Network, loss: Loss, source: Source) -> float:
-    device = _device_of_model(model)
-    records = source.executor(device, _BLOCK, False).records(None)
+    records = source.executor(_device_of(model), _BLOCK, False).records(None)
     scored = Network(model, loss, network.precision, network.fields)
-    losses: list[Tensor] = []
     with torch.no_grad():
-        for x, y in records.chunks():
-            losses.append(scored.losses(scored.outputs(None, x), y).double().cpu())
+        losses = [scored.losses(scored.outputs(None, x), y).double().cpu() for x, y in records.chunks()]
     return float(torch.cat(losses).mean())
 
 
-def _device_of_model(model: nn.Module) -> torch.device:
+def _device_of(model: nn.Module) -> torch.device:
     return next(model.parameters(), torch.zeros(())).device
 
 
@@ -349,7 +297,7 @@ class Trainer:
         made = self._prepared(source_of(data, targets).owned(groups))
         said = f"Trainer ({self.settings(made.task.population).optimizer})"
         session = together(made, lambda: open_session(made, said, self._checkpoint()))
-        return self._train(session, made.solver, made.task)
+        return self._train(session, made)
 
     def resume(self, data: Any, targets: Any = None, *, groups: Any = None) -> Trained:
         """Go on after a crash, on the same data, with the same owners and settings.
@@ -362,17 +310,16 @@ class Trainer:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
         made = self._prepared(source_of(data, targets).owned(groups))
         session = together(made, lambda: resume_session(made, checkpoint))
-        return self._train(session, made.solver, made.task)
+        return self._train(session, made)
 
     def settings(self, population: int) -> Settings:
         """Return the settings for this many records: what was asked for, the rest by the recipe."""
         weights = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-        return settled(self.recipe, asked_of(self), Facts(population, self.epsilon, weights))
+        return settled(self, population, weights)
 
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
-        settings = self.settings(population)
-        return settings.solver(population, self.steps, self.weight_decay, self.smoothing, self.projection)
+        return self.settings(population).solver(population)
 
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
@@ -381,14 +328,18 @@ class Trainer:
         booked = self.ledger, self.dataset_id
         budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
         self._check_kinds()
-        model = copied(self.model)
-        device = _device_of(model, self.device)
+        model = _placed(copied(self.model), self.device)
+        device = _device_of(model)
         source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
-        network = Network(_moved_to(device, model), loss, self.precision, source.fields)
-        batch = self.settings(source.population).batch_size
-        solver = self.solver(source.population)
-        engine, chunk, said = self._engine(network, source, batch, solver.recipe.steps)
+        network = Network(model, loss, self.precision, source.fields)
+        settings = self.settings(source.population)
+        batch, solver = settings.batch_size, settings.solver(source.population)
+        most, expected = source.most(batch, device), 0 if source.grouped else min(batch, source.population)
+        engine, chunk = sized_engine(network, *source.example, self.engine, most, self.chunk_size)
+        engine, said = compiled_engine(
+            engine, chunk, expected, source.example, self.compiled, solver.recipe.steps
+        )
         owned = source.owners is not None
         unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
@@ -400,13 +351,14 @@ class Trainer:
         processes = joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
         mark = check_records(executor, network, source.example)
-        facts = (*public_facts(task), *self._shown(network), *self.public)
+        watch, shown = self._watch(network, solver.recipe)
+        facts = (*public_facts(task), *shown, *self.public)
         notes = (*engine_notes(engine), *said)
         if source.views is not None:
             notes += (f"clipped is the mean gradient of {source.views.count} random views of a record",)
         if processes is not None:
             notes += (f"gradients added up by {processes.count} processes, one of which adds the noise",)
-        return Training(solver, task, executor, budget, facts, notes, mark)
+        return Training(solver, task, executor, budget, facts, notes, mark, watch)
 
     def _correlation(self, solver: NetworkSolver, population: int, budget: Ask) -> Choice | None:
         """Return the correlated noise of the least error, if one was asked for; it is public."""
@@ -439,45 +391,40 @@ class Trainer:
         if isinstance(self.public, str) or not all(isinstance(fact, str) for fact in self.public):
             raise InvalidTypeError("Expected public as a tuple of texts, got something else. Pass (text,).")
 
-    def _shown(self, network: Network) -> tuple[str, ...]:
-        """Return what the report says about records that the training is scored on; try them once."""
-        score_every(self.validate_every, 1)
+    def _watch(self, network: Network, recipe: Recipe) -> tuple[Watch, tuple[str, ...]]:
+        """Return scores and callbacks, and what the report says of scored records; they are tried once."""
+        every = max(1, math.ceil(recipe.steps / 10)) if self.validate_every is None else self.validate_every
+        if every < 1:
+            raise InvalidInputError(f"Expected validate_every >= 1, got {every}.")
         if not isinstance(self.callbacks, (tuple, list)) or not all(map(callable, self.callbacks)):
             raise InvalidTypeError(
                 "Expected callbacks as a tuple of functions of a step, got something else. Pass (function,)."
             )
-        score = scoring(self.validation, network, self.loss)
-        if score is None:
-            return ()
-        model = copy.deepcopy(self.model).eval()
+        watch = Watch(self.model, network, recipe, None, every, tuple(self.callbacks))
+        if self.validation is None:
+            return watch, ()
+        first, said = copy.deepcopy(self.model).eval(), "records behind the scores of the history"
         if callable(self.validation):
-            float(score(model))  # what fails, fails before a budget is spent
-            return ("records behind the scores of the history",)
+            watch.score = self.validation
+            float(self.validation(first))  # what fails, fails before a budget is spent
+            return watch, (said,)
+        source = source_of(self.validation)
+        watch.score = lambda model: _mean_loss(model, network, self.loss, source)
         try:
-            score(model)
+            watch.start = watch.score(first)
         except (RuntimeError, ValueError, IndexError) as error:
             raise InvalidInputError(
                 "Expected validation records of the shapes and types of the training records. The model or "
                 f"the loss fails on them ({type(error).__name__})."
             ) from None
-        return (f"records behind the scores of the history: {source_of(self.validation).population}",)
+        return watch, (f"{said}: {source.population}",)
 
-    def _engine(
-        self, network: Network, source: Source, batch: int, steps: int
-    ) -> tuple[Engine, int, tuple[str, ...]]:
-        """Return how gradients are computed, how many at once, and what the report says of it."""
-        most, expected = source.most(batch, network.device), 0 if source.grouped else batch
-        engine, chunk = sized_engine(network, *source.example, self.engine, most, self.chunk_size)
-        batch = min(expected, source.population)
-        engine, said = compiled_engine(engine, chunk, batch, source.example, self.compiled, steps)
-        return engine, chunk, said
-
-    def _train(self, session: Session | FollowingSession, solver: Any, task: NetworkTask) -> Trained:
-        state, steps, recipe = session.state, 0, solver.recipe
-        watch = self._watch(task.engine.network, recipe)
+    def _train(self, session: Session, made: Training) -> Trained:
+        state, steps, recipe, watch = session.state, 0, made.solver.recipe, made.watch
+        assert watch is not None
         with session:
-            states = solver.run(session.curator, task, state)
-            shown = self.verbose if isinstance(session, Session) else 0
+            states = made.solver.run(session.curator, made.task, state)
+            shown = self.verbose if session.run is not None else 0
             for state in track(states, recipe.steps, "training", shown):
                 steps += 1
                 if session.due():
@@ -485,31 +432,20 @@ class Trainer:
                 if watch.after(sum(session.curator.used.values()), state):
                     break
             session.save(state)
-        model = watch.loaded(state)
+        model, names = watch.loaded(state), watch.network.names
         if steps and recipe.learning_rate and recipe.projection is None:
-            check_moved(self.model, model, task.engine.network.names)
-        warn_if_diverged(self.model, model, task.engine.network.names, watch.losses)
+            check_moved(self.model, model, names)
+        scores = () if watch.start is None else (watch.start, *(score for _, score in watch.history))
+        warn_if_diverged(self.model, model, names, scores)
         return Trained(model, session.report, steps, tuple(watch.history))
 
-    def _watch(self, network: Network, recipe: Recipe) -> Watch:
-        every = score_every(self.validate_every, recipe.steps)
-        score = scoring(self.validation, network, self.loss)
-        watch = Watch(self.model, network, recipe, score, every, tuple(self.callbacks))
-        if score is not None and not callable(self.validation):
-            watch.start = score(copy.deepcopy(self.model).eval())
-        return watch
 
-
-def _device_of(model: nn.Module, wanted: str | torch.device | None) -> torch.device:
-    if wanted is not None:
-        try:
-            return torch.device(wanted)
-        except (RuntimeError, TypeError):
-            raise InvalidInputError(f"Expected a device such as 'cpu' or 'cuda:0', got {wanted!r}.") from None
-    return next(model.parameters(), torch.zeros(())).device
-
-
-def _moved_to(device: torch.device, model: nn.Module) -> nn.Module:
+def _placed(model: nn.Module, wanted: str | torch.device | None) -> nn.Module:
+    """Return the model on a device; None leaves it where it is."""
+    try:
+        device = _device_of(model) if wanted is None else torch.device(wanted)
+    except (RuntimeError, TypeError):
+        raise InvalidInputError(f"Expected a device such as 'cpu' or 'cuda:0', got {wanted!r}.") from None
     try:
         return model.to(device)
     except (AssertionError, RuntimeError) as error:  # torch asserts that it was built for the device

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, Self
 
 from sordino.errors import InvalidInputError, PartyError, SordinoError
@@ -65,10 +66,10 @@ def code_of(error: BaseException, default: Code = Code.OWN) -> Code:
 
 Check = Callable[[Any], bool]
 LARGEST = 2**53  # whole numbers up to here are exact in every part of the computation
-_SHOWN = 60
+DIGEST = "[0-9a-f]{64}"  # a SHA-256
 
 
-def shown(value: Any, most: int = _SHOWN) -> str:
+def shown(value: Any, most: int = 60) -> str:
     """Return plain data as one line of printable ASCII, whatever is in it."""
     text = ascii(value)
     return text if len(text) <= most else f"{text[:most]}..."
@@ -81,7 +82,7 @@ def whole(low: int, high: int) -> Check:
 
 def number(low: float, high: float) -> Check:
     """Return a check for finite numbers of a range."""
-    return lambda value: type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+    return lambda value: type(value) in (int, float) and low <= value <= high  # no number is below NaN
 
 
 def matching(pattern: str) -> Check:
@@ -101,15 +102,24 @@ def flag(value: Any) -> bool:
 
 def mapping(value: Any) -> bool:
     """Tell whether this is a table with short names."""
-    return isinstance(value, dict) and all(isinstance(k, str) and len(k) <= _SHOWN for k in value)
+    return isinstance(value, dict) and all(isinstance(k, str) and len(k) <= 60 for k in value)
+
+
+def several(check: Check, most: int, least: int = 1) -> Check:
+    """Return a check for a list of different things that each pass a check."""
+    return lambda value: (
+        isinstance(value, list)
+        and least <= len(value) <= most
+        and all(map(check, value))
+        and len(set(map(repr, value))) == len(value)
+    )
 
 
 def labels(value: Any) -> bool:
     """Tell whether these are at least two different class labels, all numbers or all texts."""
-    if not isinstance(value, list) or not 2 <= len(value) <= 1000 or len(set(map(repr, value))) < len(value):
-        return False
-    texts = all(isinstance(v, str) and 0 < len(v) <= 200 for v in value)
-    return texts or all(map(number(-LARGEST, LARGEST), value))
+    return any(
+        several(check, 1000, 2)(value) for check in (matching("(?s:.{1,200})"), number(-LARGEST, LARGEST))
+    )
 
 
 def read_words(
@@ -130,3 +140,13 @@ def read_words(
                 f"Expected {what} with a {name} of the right kind and range, got {shown(value)}."
             )
     return dict(text)
+
+
+def read_toml(what: str, path: Path, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the table of a file whose words are all known; whoever uses a value checks it."""
+    try:
+        text = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"Expected {what} (TOML) at {path}: {type(error).__name__}.") from None
+    known, more = ({name: lambda _: True for name in names} for names in (required, optional))
+    return read_words(f"{what} {path}", text, known, more)

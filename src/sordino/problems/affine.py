@@ -13,8 +13,7 @@ from sordino.kernel import ClippedSum, Relation, SparseVector
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.lazy import TouchMap
-from sordino.kernel.pull import Pull
-from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, OneCount, Point
+from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, OneCount, Point, Pull
 from sordino.problems.losses import Loss, compiled_form
 from sordino.problems.queries import check_clip, sure, weighted
 

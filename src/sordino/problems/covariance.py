@@ -97,12 +97,13 @@ class Ball:
 
 @dataclass(frozen=True)
 class RowMoments(ClippedSum):
-    r"""``sum_i (x_i, w ||x_i||^2 / R)``: the mean and, in the last entry, the mean squared norm.
+    r"""``sum_i (y_i, w ||y_i||^2 / r)``: the mean and, in the last entry, the mean squared norm.
 
-    With the columns of a :class:`Ball` as ``params``, only those of the mean are looked at.
+    ``y_i`` is the row measured in the :class:`Ball` ``params``, of radius r. With ``columns`` and no centre
+    whole rows are clipped, and only those columns of the mean are looked at.
 
-    **Privacy.** ``||x|| <= R`` (clipped), so a record adds at most ``R sqrt(1 + w^2)``. Replacing x by
-    y moves the answer by at most ``2 R`` for ``w <= 1``: opposite rows of norm R are the worst pair,
+    **Privacy.** ``||y|| <= r`` (clipped), so a record adds at most ``r sqrt(1 + w^2)``. Replacing y by
+    z moves the answer by at most ``2 r`` for ``w <= 1``: opposite rows of norm r are the worst pair,
     because ``(1 + t)^2 (1 + w^2 (1 - t)^2) <= 4`` for t in [0, 1].
     """
 
@@ -116,31 +117,39 @@ class RowMoments(ClippedSum):
             raise InvalidInputError(f"Expected a weight in (0, 1], got {self.weight}.")
 
     def contribution(self, params: Any) -> float:
-        """Return ``R sqrt(1 + w^2)``."""
-        return self.row_norm * math.hypot(1.0, self.weight)
+        """Return ``r sqrt(1 + w^2)``."""
+        return _ball(self.row_norm, params).radius * math.hypot(1.0, self.weight)
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: row and centre apart."""
+        return _ball(self.row_norm, params).reach * math.hypot(1.0, self.weight)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return the contribution, or 2 R when a record is replaced."""
+        """Return the contribution, or 2 r when a record is replaced."""
         if relation is Relation.REPLACE_ONE:
-            return 2.0 * self.row_norm
+            return 2.0 * _ball(self.row_norm, params).radius
         return self.contribution(params)
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the sums."""
         ball = _ball(self.row_norm, params)
-        total, squares = records.moments(Ball(self.row_norm))
-        total = total if ball.columns is None else total[ball.columns]
-        return np.append(total, self.weight / self.row_norm * squares)
+        if ball.center is None:
+            total, squares = records.moments(Ball(ball.radius))
+            total = total if ball.columns is None else total[ball.columns]
+        else:
+            total, squares = ball.view(records).moments(ball)
+        return np.append(total, self.weight / ball.radius * squares)
 
-    def read(self, answer: Floats) -> tuple[Floats, float]:
+    def read(self, answer: Floats, params: Any = None) -> tuple[Floats, float]:
         """Return the mean and the mean squared norm of a released answer."""
-        return answer[:-1], float(answer[-1]) * self.row_norm / self.weight
+        return answer[:-1], self.square_noise(float(answer[-1]), params)
 
-    def square_noise(self, std: float) -> float:
+    def square_noise(self, std: float, params: Any = None) -> float:
         """Return the standard deviation of the mean squared norm, where each entry has ``std``."""
-        return std * self.row_norm / self.weight
+        return std * _ball(self.row_norm, params).radius / self.weight
 
 
+@dataclass(frozen=True)
 class Quadratic(ClippedSum):
     """Base of sums of ``y y^T``: replacing a record moves them by sqrt 2 contributions, not by 2.
 
@@ -150,6 +159,22 @@ class Quadratic(ClippedSum):
 
     needs: ClassVar[tuple[type, ...]] = (GramSums,)
     norm = Norm.L2
+
+    row_norm: float
+
+    def _within(self, params: Any) -> tuple[Ball, float]:
+        """Return the ball in which rows are measured, and what a sum adds for a row of norm 1 at most."""
+        return _ball(self.row_norm, params), 1.0
+
+    def contribution(self, params: Any) -> float:
+        """Return the squared radius, times what a row of norm 1 adds."""
+        ball, size = self._within(params)
+        return ball.radius**2 * size
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: row and centre apart."""
+        ball, size = self._within(params)
+        return ball.reach**2 * size
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
         """Return one contribution, or sqrt 2 of them when a record is replaced."""
@@ -164,16 +189,6 @@ class GramMatrix(Quadratic):
     **Privacy.** ``||y y^T||_F = ||y||^2 <= radius^2``; sqrt 2 times that under replace-one.
     """
 
-    row_norm: float
-
-    def contribution(self, params: Any) -> float:
-        """Return the squared radius."""
-        return _ball(self.row_norm, params).radius ** 2
-
-    def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: row and centre apart."""
-        return _ball(self.row_norm, params).reach ** 2
-
     def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the symmetric matrix."""
         ball = _ball(self.row_norm, params)
@@ -187,12 +202,6 @@ class SquaredColumns(Quadratic):
     **Privacy.** ``||(x_j^2)||_2 <= ||x||^2 <= R^2``; such vectors are not negative, so replacing a record
     moves the sum by at most sqrt 2 of them.
     """
-
-    row_norm: float
-
-    def contribution(self, params: Any) -> float:
-        """Return the squared row norm."""
-        return self.row_norm**2
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the sums of squares."""
@@ -219,17 +228,8 @@ class GramProduct(Quadratic):
     **Privacy.** ``||y y^T B||_F <= ||y||^2 ||B||_op <= radius^2 ||B||_op``, whatever the number of columns.
     """
 
-    row_norm: float
-
-    def contribution(self, params: Any) -> float:
-        """Return ``radius^2 ||B||_op``."""
-        block, ball = params
-        return _ball(self.row_norm, ball).radius ** 2 * operator_norm(block)
-
-    def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: row and centre apart."""
-        block, ball = params
-        return _ball(self.row_norm, ball).reach ** 2 * operator_norm(block)
+    def _within(self, params: Any) -> tuple[Ball, float]:
+        return _ball(self.row_norm, params[1]), operator_norm(params[0])
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the block."""
@@ -245,17 +245,8 @@ class AxisSquares(Quadratic):
     ||B||_op^2``, whatever the number of columns; replacing it moves the answer by at most sqrt 2 of that.
     """
 
-    row_norm: float
-
-    def contribution(self, params: Any) -> float:
-        """Return ``radius^2 ||B||_op^2``."""
-        block, ball = params
-        return _ball(self.row_norm, ball).radius ** 2 * operator_norm(block) ** 2
-
-    def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: row and centre apart."""
-        block, ball = params
-        return _ball(self.row_norm, ball).reach ** 2 * operator_norm(block) ** 2
+    def _within(self, params: Any) -> tuple[Ball, float]:
+        return _ball(self.row_norm, params[1]), operator_norm(params[0]) ** 2
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the sums of squares, one for each column of the block."""

@@ -16,7 +16,7 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import row_norms
-from sordino.kernel.pull import LOGISTIC, NUMBERS
+from sordino.kernel.query import LOGISTIC, NUMBERS
 from sordino.values import check_range
 
 Targets = Literal["signs", "labels", "numbers", "counts"]
@@ -69,7 +69,8 @@ class Loss(Protocol):
     bound (the query then clips). ``targets`` says what ``y`` is; margins are in units of "numbers". ``link``
     says what a margin is of the expected target: the number itself, its logarithm, log odds (of several
     classes, up to a constant), or nothing known. Predictions, probabilities, ONNX graphs and the range of
-    the targets follow from these two.
+    the targets follow from these two. ``expected_curvature``, where a loss has it, is the second derivative
+    at each margin, of a target that the margin expects: intervals rest on it.
     """
 
     targets: ClassVar[Targets]
@@ -142,6 +143,10 @@ class Logistic:
         """Return ``-y sigmoid(-y m)``."""
         return -y * sigmoid(-y * margins)
 
+    def expected_curvature(self, margins: Floats) -> Floats:
+        """Return the variance of the label."""
+        return 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -_LARGEST_LOG, _LARGEST_LOG)))
+
     def largest_residual(self, margins: Floats) -> Floats:
         """Return the probability of the likelier label."""
         return 1.0 / (1.0 + np.exp(-np.abs(margins)))
@@ -203,6 +208,10 @@ class Squared:
     def residual(self, margins: Floats, y: Floats) -> Floats:
         """Return the error."""
         return margins - y
+
+    def expected_curvature(self, margins: Floats) -> Floats:
+        """Return one."""
+        return np.ones_like(margins)
 
 
 @dataclass(frozen=True)
@@ -271,6 +280,10 @@ class PoissonLoss:
         with np.errstate(over="ignore"):
             return np.exp(margins) - y
 
+    def expected_curvature(self, margins: Floats) -> Floats:
+        """Return the expected count; one beyond e^100 is wrong anyway, and its square is finite."""
+        return np.exp(np.minimum(margins, 100.0))
+
 
 @dataclass(frozen=True)
 class GammaLoss:
@@ -294,6 +307,10 @@ class GammaLoss:
         """Return one minus the observed part of what is expected."""
         with np.errstate(over="ignore"):
             return 1.0 - y * np.exp(-margins)
+
+    def expected_curvature(self, margins: Floats) -> Floats:
+        """Return one, whatever is expected."""
+        return np.ones_like(margins)
 
     def at_bound(self, bound: float) -> tuple[Loss, float]:
         """Return the loss and the unit of targets up to a bound, in which margins of zero are no extreme."""
@@ -350,7 +367,7 @@ def at_bound(loss: Loss, bound: float) -> tuple[Loss, float]:
 
 
 def compiled_form(loss: Loss) -> tuple[int, float] | None:
-    """Return the number of a loss in :mod:`sordino.kernel.pull` and its threshold; None where it has none."""
+    """Return the number of a loss in a :class:`~sordino.kernel.query.Pull` and its threshold, or None."""
     if type(loss) is Logistic:
         return LOGISTIC, math.inf
     if type(loss) is Huber:

@@ -11,12 +11,9 @@ import numpy as np
 from scipy.special import softmax
 
 from sordino.kernel import ClippedSum
-from sordino.kernel.arrays import Floats
-from sordino.kernel.clip import clip_scalars, joint_norms, limit, sum_of_rows
-from sordino.kernel.clip.arrays import clipped
-from sordino.kernel.machine_code import compiled
-from sordino.kernel.pull import LOGISTIC, as_weights, residual
-from sordino.kernel.query import AffineViews, RecordSums
+from sordino.kernel.arrays import Floats, compiled
+from sordino.kernel.clip import clip_scalars, clipped, joint_norms, limit, sum_of_rows
+from sordino.kernel.query import LOGISTIC, AffineViews, RecordSums, as_weights, residual
 from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
 from sordino.problems.queries import check_clip, weighted

@@ -11,13 +11,13 @@ import numpy as np
 from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
 from sordino.kernel.arrays import Floats, Ints, public_distance, public_norm
 from sordino.kernel.clip import check_bound, clip_scalars, factors_of, row_peaks
-from sordino.kernel.pull import Pull
 from sordino.kernel.query import (
     AffineViews,
     Answer,
     OneCount,
     OnePass,
     Point,
+    Pull,
     Records,
     RecordSums,
     UnitSums,

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import ClippedSum, Norm, Relation
-from sordino.kernel.arrays import Bools, Floats
+from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above, row_norms
-from sordino.kernel.query import DenseRows, Records, RecordSums, RowBlocks
+from sordino.kernel.query import DenseRows, PartedRows, Records
 from sordino.problems.affine import SizeCounts
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Setting
@@ -47,7 +47,7 @@ class Sample(Setting):
 
 
 _ALL = slice(None)
-_ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers, a few units in the last place
+ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers, a few units in the last place
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class RobustSum(ClippedSum):
         """Return the bound of a truncated record and its powers."""
         bound = self.truncation.bound(self.columns, 1.0)
         weight = math.fsum(weight**2 for _, weight in (*self.powers, *self.apart))
-        return bound if weight == 1.0 else bound * math.sqrt(weight) * _ABOVE
+        return bound if weight == 1.0 else bound * math.sqrt(weight) * ABOVE
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sum, or the median of the block sums, the powers one after the other."""
@@ -181,7 +181,7 @@ class RobustGradient(ClippedSum):
     **Privacy.** As for :class:`RobustSum`, with ``bound = truncation.bound(size, threshold)``.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
+    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     loss: Loss
     truncation: Truncation = Truncation(by="norm")
@@ -196,16 +196,19 @@ class RobustGradient(ClippedSum):
         """Return the bound of a truncated gradient."""
         return self.truncation.bound(params.size, params.threshold)
 
-    def evaluate(self, records: RowBlocks, params: GradientPoint) -> Floats:
+    def evaluate(self, records: PartedRows, params: GradientPoint) -> Floats:
         """Return the robust sum of the gradients at the point."""
+        if self.blocks > 1 and records.parts is not None:
+            raise UnsupportedError("Rows of a person may lie in several blocks, and move several block sums.")
         residual = residuals(self.loss, records, params)
         if self.blocks == 1 and self.truncation == Truncation(by="norm") and params.center is None:
             clipped = clip_scalars(residual, scaled_norms(records, params), params.threshold)
-            return np.asarray(records.weighted_sum(clipped)) / params.scales
+            return np.asarray(records.weighted_sum(weigh(clipped, records.parts))) / params.scales
         out = np.zeros((self.blocks, params.size))
         for rows, parts in gradient_blocks(records, residual, params):
             parts = self.truncation.apply(parts, params.threshold)
-            sums = [block_sums(p, rows, records.count, self.blocks) for p in parts]
+            shares = None if records.parts is None else records.parts[rows]
+            sums = [block_sums(weigh(p, shares), rows, records.count, self.blocks) for p in parts]
             out += np.concatenate(sums, axis=1)
         return np.median(out, axis=0).reshape(np.shape(params.w))
 
@@ -259,7 +262,7 @@ class PartSum(ClippedSum):
 
     def contribution(self, params: Any) -> float:
         """Return the bound of a part with its squares."""
-        return math.sqrt(1.0 + self.squares**2) * (_ABOVE if self.squares else 1.0)
+        return math.sqrt(1.0 + self.squares**2) * (ABOVE if self.squares else 1.0)
 
     def evaluate(self, records: DenseRows, params: Part) -> Floats:
         """Return the sum of the clipped parts, and behind it that of their squares."""
@@ -270,25 +273,35 @@ class PartSum(ClippedSum):
             part = np.where(present(records, rows)[:, None], part, 0.0)
             found = part.sum(axis=0)
             if self.squares:
-                found = np.append(found, self.squares * symmetric_list(part.T @ part))
+                rows_, columns, weights = triangle(part.shape[1])
+                found = np.append(found, self.squares * weights * (part.T @ part)[rows_, columns])
             total = found if total is None else total + found
         assert total is not None
         return total
 
 
-def symmetric_list(matrix: Floats) -> Floats:
-    """Return the upper triangle of a symmetric matrix, of the same norm: entries off the diagonal grow."""
-    rows, columns = np.triu_indices(len(matrix))
-    return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
+def triangle(size: int) -> tuple[Ints, Ints, Floats]:
+    """Return rows, columns and weights of the upper triangle: a list with them has the norm of the matrix."""
+    rows, columns = np.triu_indices(size)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def symmetric_matrix(values: Floats) -> Floats:
-    """Return the matrix of a :func:`symmetric_list`."""
+    """Return the matrix of a list of the upper triangle."""
     size = int((math.isqrt(8 * len(values) + 1) - 1) // 2)
-    rows, columns = np.triu_indices(size)
+    rows, columns, weights = triangle(size)
     out = np.zeros((size, size))
-    out[rows, columns] = values / np.where(rows == columns, 1.0, math.sqrt(2.0))
+    out[rows, columns] = values / weights
     return out + np.triu(out, 1).T
+
+
+def weigh(values: Any, parts: Floats | None) -> Any:
+    """Return what each row adds, times the part of a unit that it stands for."""
+    if parts is None:
+        return values
+    if sparse.issparse(values):
+        return sparse.diags_array(parts) @ values
+    return values * (parts if values.ndim == 1 else parts[:, None])
 
 
 def present(records: Records, rows: slice = _ALL) -> Bools:
@@ -296,7 +309,7 @@ def present(records: Records, rows: slice = _ALL) -> Bools:
     return np.isfinite(records.norms[rows])
 
 
-def residuals(loss: Loss, records: RecordSums, point: GradientPoint) -> Floats:
+def residuals(loss: Loss, records: PartedRows, point: GradientPoint) -> Floats:
     """Return the residuals at the point; zero for a record that is not a number."""
     with np.errstate(over="ignore", invalid="ignore"):
         raw = point.w / point.scales
@@ -306,7 +319,7 @@ def residuals(loss: Loss, records: RecordSums, point: GradientPoint) -> Floats:
     return out if there.all() else np.where(there if out.ndim == 1 else there[:, None], out, 0.0)
 
 
-def scaled_norms(records: RowBlocks, point: GradientPoint) -> Floats:
+def scaled_norms(records: PartedRows, point: GradientPoint) -> Floats:
     """Return upper bounds of the norms of the rows, without a centre, divided by the column scales."""
     if np.ndim(point.scales) == 0 and point.scales == 1.0:
         return np.asarray(records.norms)
@@ -314,7 +327,7 @@ def scaled_norms(records: RowBlocks, point: GradientPoint) -> Floats:
 
 
 def gradient_blocks(
-    records: RowBlocks, residual: Floats, point: GradientPoint
+    records: PartedRows, residual: Floats, point: GradientPoint
 ) -> Iterator[tuple[slice, list[Any]]]:
     """Yield blocks of gradients ``r_i x_i / scales``, one part per output."""
     columns = residual[:, None] if residual.ndim == 1 else residual
@@ -396,8 +409,8 @@ class BoundedMoments(ClippedSum):
     def contribution(self, params: Any) -> float:
         """Return the bound of what a record adds."""
         if self.norm is Norm.L1:
-            return self.columns * (self.first + self.second / 2.0) * _ABOVE
-        return root_above(self.columns) * math.hypot(self.first, self.second / 2.0) * _ABOVE
+            return self.columns * (self.first + self.second / 2.0) * ABOVE
+        return root_above(self.columns) * math.hypot(self.first, self.second / 2.0) * ABOVE
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sums, shape (2, columns)."""

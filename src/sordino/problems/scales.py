@@ -16,15 +16,17 @@ from scipy import sparse
 from sordino.kernel import ClippedSum, Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import row_norms
-from sordino.kernel.query import DenseRows, OneCount, RecordSums, RowBlocks, ValueColumns
+from sordino.kernel.query import DenseRows, OneCount, PartedArrays, PartedRows, ValueColumns
 from sordino.problems.losses import Loss
 from sordino.problems.robust import (
+    ABOVE,
     GradientPoint,
     Truncation,
     gradient_blocks,
     present,
     residuals,
     scaled_norms,
+    weigh,
 )
 
 LOWEST, HIGHEST = -64, 64  # bin e holds 2^(e-1) <= |v| < 2^e; what is beyond goes to the last bin
@@ -40,22 +42,32 @@ def octaves(values: Floats) -> Ints:
     return exponent
 
 
-def counts_of(values: Floats) -> Floats:
-    """Return the histogram of each column of ``values``, shape (columns, BINS)."""
-    bins = octaves(values)
-    return np.stack([np.bincount(b[b >= 0], minlength=BINS) for b in bins.T]).astype(float)
+def counts_of(values: Floats, parts: Floats | None = None) -> Floats:
+    """Return the histogram of each column of ``values``, shape (columns, BINS); a row counts as its part."""
+    out, own = [], np.ones(len(values)) if parts is None else parts
+    for bins in octaves(values).T:
+        seen = bins >= 0
+        out.append(np.bincount(bins[seen], weights=own[seen], minlength=BINS))
+    return np.stack(out)
 
 
-def sparse_counts(block: Any, columns: int) -> Floats:
+def sparse_counts(block: Any, columns: int, parts: Floats | None = None) -> Floats:
     """Return the histograms of the stored entries of the first columns of a CSR block."""
     bins = octaves(block.data)
     good = (bins >= 0) & (block.indices < columns)
     flat = block.indices[good].astype(np.int64) * BINS + bins[good]
-    return np.bincount(flat, minlength=columns * BINS).reshape(columns, BINS).astype(float)
+    own = None if parts is None else np.repeat(parts, np.diff(block.indptr))[good]
+    return np.bincount(flat, own, minlength=columns * BINS).reshape(columns, BINS).astype(float)
+
+
+def _own(records: PartedRows, rows: slice | None = None) -> Floats | None:
+    """Return the parts of the rows that count, or of a block of them."""
+    chosen = slice(None) if rows is None else rows
+    return None if records.parts is None else records.parts[chosen][present(records, chosen)]
 
 
 @dataclass(frozen=True)
-class ColumnScales(ClippedSum):
+class ColumnScales(OneCount):
     """For each column, how many ``|x_ij - center_j| > 0`` lie in each octave; ``params = center``.
 
     With ``sides`` those above the centre and those below are counted apart, for the same price.
@@ -64,46 +76,38 @@ class ColumnScales(ClippedSum):
     when it is replaced (one bin falls, another rises).
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
+    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     columns: int
     sides: bool = False
 
-    def contribution(self, params: Any) -> float:
-        """Return sqrt(columns)."""
-        return math.sqrt(self.columns)
+    @property
+    def counts(self) -> int:
+        """One octave, text or gap of each column."""
+        return self.columns
 
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return sqrt(columns), or sqrt(2 columns) for a replaced record."""
-        return math.sqrt(relation.contributions * self.columns)
-
-    def evaluate(self, records: RowBlocks, params: Any) -> Floats:
+    def evaluate(self, records: PartedRows, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS); with sides (2, columns, BINS), those above first."""
-        out = np.zeros((2, self.columns, BINS) if self.sides else (self.columns, BINS))
+        out = np.zeros((2 if self.sides else 1, self.columns, BINS))
         for rows, block in records.scaled_rows(np.ones(records.count)):
             if sparse.issparse(block):  # the centre of sparse data is zero
-                out += self._stored(block)
+                parts = None if records.parts is None else records.parts[rows]
+                for count, side in zip(out, self._sides(block.data), strict=True):
+                    entries = sparse.csr_array((side, block.indices, block.indptr), block.shape)
+                    count += sparse_counts(entries, self.columns, parts)
                 continue
             with np.errstate(over="ignore"):
                 away = block[:, : self.columns] - (0.0 if params is None else params)
-            away = away[present(records, rows)]
-            out += np.stack([counts_of(side) for side in _apart(away)]) if self.sides else counts_of(away)
-        return out
+            own = _own(records, rows)
+            for count, side in zip(out, self._sides(away[present(records, rows)]), strict=True):
+                count += counts_of(side, own)
+        return out if self.sides else out[0]
 
-    def _stored(self, block: Any) -> Floats:
+    def _sides(self, values: Floats) -> tuple[Floats, ...]:
+        """Return (positive part, negative part) or all values. Zeros fill the gaps: no octave counts them."""
         if not self.sides:
-            return sparse_counts(block, self.columns)
-        apart = []
-        for side in _apart(block.data):
-            part = block.copy()
-            part.data = side
-            apart.append(sparse_counts(part, self.columns))
-        return np.stack(apart)
-
-
-def _apart(values: Floats) -> tuple[Floats, Floats]:
-    """Return the values above zero and those below, each with zeros, which no octave has, for the others."""
-    return np.where(values > 0, values, 0.0), np.where(values < 0, values, 0.0)
+            return (values,)
+        return np.where(values > 0, values, 0.0), np.where(values < 0, values, 0.0)
 
 
 @dataclass(frozen=True)
@@ -116,29 +120,30 @@ class GradientScales(OneCount):
     one: 1 in L2, sqrt 2 when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
+    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     loss: Loss
     by: str = "norm"
 
-    def evaluate(self, records: RowBlocks, params: GradientPoint) -> Floats:
+    def evaluate(self, records: PartedRows, params: GradientPoint) -> Floats:
         """Return the counts, shape (1, BINS)."""
-        residual = residuals(self.loss, records, params)
-        if self.by == "norm" and params.center is not None:
-            out = np.zeros((1, BINS))
-            for _, parts in gradient_blocks(records, residual, params):
-                out += counts_of(row_norms(np.concatenate(parts, axis=1))[:, None])
-            return out
-        if self.by == "norm":
+        residual, shares = residuals(self.loss, records, params), records.parts
+        if self.by == "norm" and params.center is None:
             joint = residual if residual.ndim == 1 else row_norms(residual)
             with np.errstate(over="ignore", invalid="ignore"):
-                return counts_of((joint * scaled_norms(records, params))[:, None])
+                return counts_of((joint * scaled_norms(records, params))[:, None], shares)
         out = np.zeros((1, BINS))
-        for _, parts in gradient_blocks(records, residual, params):
+        for rows, parts in gradient_blocks(records, residual, params):
+            own = np.ones(rows.stop - rows.start) if shares is None else shares[rows]
+            if self.by == "norm":
+                out += counts_of(row_norms(np.concatenate(parts, axis=1))[:, None], own)
+                continue
             for part in parts:
-                entries = part.data if sparse.issparse(part) else part
-                out += counts_of(entries.reshape(-1, 1))
-        return out / params.size
+                stored = sparse.issparse(part)
+                each = np.repeat(own, np.diff(part.indptr) if stored else part.shape[1])
+                entries = part.data if stored else part
+                out += counts_of(entries.reshape(-1, 1), each)
+        return out if self.by == "norm" else out / params.size
 
 
 @dataclass(frozen=True)
@@ -148,14 +153,14 @@ class FeatureScales(OneCount):
     **Privacy.** A record adds one to one bin: 1 in L2, sqrt 2 when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
+    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     columns: int
 
-    def evaluate(self, records: RowBlocks, params: Any) -> Floats:
+    def evaluate(self, records: PartedRows, params: Any) -> Floats:
         """Return the counts, shape (1, BINS); ``params`` are one weight per column, 0 for the intercept."""
         norms = np.where(present(records), records.weighted_norms(params), np.nan)
-        return counts_of(norms[:, None])
+        return counts_of(norms[:, None], records.parts)
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ class CountsBelow(ClippedSum):
     in L2 under both relations.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
 
     columns: int
 
@@ -178,11 +183,12 @@ class CountsBelow(ClippedSum):
         """Return sqrt(columns): both records of a replacement may add the same ones."""
         return math.sqrt(self.columns)
 
-    def evaluate(self, records: DenseRows, params: Any) -> Floats:
+    def evaluate(self, records: PartedArrays, params: Any) -> Floats:
         """Return the counts, shape (columns,)."""
         out = np.zeros(self.columns)
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            out += (block[present(records, rows), : self.columns] <= params).sum(axis=0)
+            below = block[present(records, rows), : self.columns] <= params
+            out += weigh(below, _own(records, rows)).sum(axis=0)
         return out
 
 
@@ -193,7 +199,7 @@ class TargetsBelow(ClippedSum):
     **Privacy.** A record adds 0 or 1, and a replaced one moves the count by at most 1.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     def contribution(self, params: Any) -> float:
         """Return one."""
@@ -203,9 +209,9 @@ class TargetsBelow(ClippedSum):
         """Return one: both records of a replacement may add the same one."""
         return 1.0
 
-    def evaluate(self, records: RecordSums, params: Any) -> Floats:
+    def evaluate(self, records: PartedRows, params: Any) -> Floats:
         """Return the count, shape (1,)."""
-        return np.array([np.count_nonzero(records.targets <= params)], dtype=float)
+        return np.array([weigh(records.targets <= params, records.parts).sum()], dtype=float)
 
 
 def pair_differences(records: DenseRows) -> Floats:
@@ -221,7 +227,7 @@ def pair_differences(records: DenseRows) -> Floats:
 
 
 @dataclass(frozen=True)
-class PairScales(ClippedSum):
+class PairScales(OneCount):
     """For each column (or for the norm of ``difference / params``), the octaves of pair differences.
 
     **Privacy.** A record is in one pair, which adds nothing without it: sqrt(columns) in L2, and
@@ -238,13 +244,10 @@ class PairScales(ClippedSum):
         """False: records are paired across the whole table."""
         return False
 
-    def contribution(self, params: Any) -> float:
-        """Return sqrt(columns), or 1 for norms."""
-        return math.sqrt(1 if self.norms else self.columns)
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return the contribution, or sqrt 2 of it for a replaced record."""
-        return math.sqrt(relation.contributions) * self.contribution(params)
+    @property
+    def counts(self) -> int:
+        """One octave of each column, or of the norms."""
+        return 1 if self.norms else self.columns
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS)."""
@@ -290,7 +293,7 @@ def tree_above(leaves: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class RankTree(ClippedSum):
+class RankTree(OneCount):
     r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
 
     The cells have equal width between public ``bounds``; without bounds they grow geometrically from
@@ -317,13 +320,10 @@ class RankTree(ClippedSum):
         side = np.exp2(np.linspace(-REACH, REACH, 2 ** (self.depth - 1) - 1))
         return np.concatenate([-side[::-1], [0.0], side])
 
-    def contribution(self, params: Any) -> float:
-        """Return sqrt(depth columns)."""
-        return math.sqrt(self.depth * self.columns)
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return sqrt(depth columns), or sqrt(2 depth columns) for a replaced record."""
-        return math.sqrt(relation.contributions * self.depth * self.columns)
+    @property
+    def counts(self) -> int:
+        """One node per level and column."""
+        return self.depth * self.columns
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
@@ -342,8 +342,6 @@ class RankTree(ClippedSum):
 # a unit is a person, rows hold a third: the part of the person that a row stands for. The parts of a person
 # add up to one at most (``execute.persons.SharedRows`` makes them so), so all rows of a person together add a
 # convex combination of what single records add (or add nothing), and the bounds below hold for it as well.
-
-_ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers and of the root
 
 
 @dataclass(frozen=True)
@@ -368,7 +366,7 @@ class CellMoments(ClippedSum):
     def contribution(self, params: Any) -> float:
         """Return C."""
         square = math.fsum(weight**2 for _, weight in self.powers)
-        return 1.0 if square == 1.0 else math.sqrt(square) * _ABOVE
+        return 1.0 if square == 1.0 else math.sqrt(square) * ABOVE
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
         """Return C, or the larger of the two ways to replace a record."""
@@ -376,7 +374,7 @@ class CellMoments(ClippedSum):
         if relation.contributions == 1:
             return one
         inside = math.fsum((1 + k % 2) ** 2 * weight**2 for k, weight in self.powers if k)
-        return max(math.sqrt(2.0) * one, math.sqrt(inside)) * _ABOVE
+        return max(math.sqrt(2.0) * one, math.sqrt(inside)) * ABOVE
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sums, shape (powers, cells)."""
@@ -396,7 +394,7 @@ class CellMoments(ClippedSum):
 
 
 @dataclass(frozen=True)
-class CellTrees(ClippedSum):
+class CellTrees(OneCount):
     """For each cell the counts in the nodes of a binary tree over the values of its records.
 
     **Privacy.** A record is in one cell, and there in one node per level: sqrt(depth) in L2, sqrt(2 depth)
@@ -414,13 +412,10 @@ class CellTrees(ClippedSum):
         """The inner borders of the leaves."""
         return RankTree(1, self.depth, self.bounds).edges
 
-    def contribution(self, params: Any) -> float:
-        """Return sqrt(depth)."""
-        return math.sqrt(self.depth)
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return sqrt(depth), or sqrt(2 depth) for a replaced record."""
-        return math.sqrt(relation.contributions * self.depth)
+    @property
+    def counts(self) -> int:
+        """One node per level of the tree of its cell."""
+        return self.depth
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (cells, 2^(depth+1) - 2)."""
@@ -432,10 +427,7 @@ class CellTrees(ClippedSum):
             leaf = np.searchsorted(edges, block[inside, 1], side="right")
             place = cell * size + leaf
             leaves += np.bincount(place, weights=parts_of(block[inside]), minlength=leaves.size)
-        levels = [leaves.reshape(self.cells, size)]
-        while levels[0].shape[1] > 2:
-            levels.insert(0, levels[0][:, ::2] + levels[0][:, 1::2])
-        return np.concatenate(levels, axis=1)
+        return tree_above(leaves.reshape(self.cells, size))
 
 
 def parts_of(block: Floats) -> Floats:
@@ -454,7 +446,7 @@ def numbered(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class FrequentValues(ClippedSum):
+class FrequentValues(OneCount):
     """How many records have each text that occurs, for each of ``columns`` columns.
 
     **Privacy.** A record adds one to one count of each column: sqrt(columns) in L2, and sqrt(2 columns) when
@@ -470,13 +462,10 @@ class FrequentValues(ClippedSum):
         """False: answers are dictionaries."""
         return False
 
-    def contribution(self, params: Any) -> float:
-        """Return sqrt(columns)."""
-        return math.sqrt(self.columns)
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return sqrt(columns), or sqrt(2 columns) for a replaced record."""
-        return math.sqrt(relation.contributions * self.columns)
+    @property
+    def counts(self) -> int:
+        """One octave, text or gap of each column."""
+        return self.columns
 
     def evaluate(self, records: ValueColumns, params: Any) -> list[dict[str, int]]:
         """Return the counts of each column."""

@@ -24,7 +24,7 @@ from sordino.ledger.ledger import remaining_of, spent_of
 from sordino.ledger.records import encode_event
 from sordino.ledger.store import save
 from sordino.runs import PrivacyReport
-from sordino.runs.price import at_most
+from sordino.values import at_least, at_most
 
 
 @dataclass
@@ -80,7 +80,7 @@ def _templates() -> Environment:
         loader=PackageLoader("sordino.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["short"] = lambda value: f"{value:.4g}"
-    environment.filters["at_most"] = at_most
+    environment.filters |= {"at_most": at_most, "at_least": at_least}
     environment.filters["share"] = lambda value: f"{100 * value:.1f} %"
     environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
     return environment
@@ -103,6 +103,11 @@ class Step:
     person: str
     fraction: float
     epsilon_left: float
+
+    @classmethod
+    def after(cls, entry: Entry | None, person: str, account: Account) -> Step:
+        """Return the step to an account."""
+        return cls(entry, person, spent_of(account).fraction, remaining_of(account).epsilon)
 
     @property
     def share(self) -> float:
@@ -127,10 +132,10 @@ class History:
         """Replay the reservations of a data set."""
         policy, people = ledger.policy(dataset_id), ledger.people(dataset_id)
         account = Account.opened(policy)
-        steps = [_step(None, "", account)]
+        steps = [Step.after(None, "", account)]
         for entry in ledger.history(dataset_id):
             account = account.book(entry.charge)
-            steps.append(_step(entry, people.get(entry.sequence, ""), account))
+            steps.append(Step.after(entry, people.get(entry.sequence, ""), account))
         facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
         return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
 
@@ -167,45 +172,12 @@ def booking_of(report: PrivacyReport, ledger: Any, dataset_id: str | None) -> Bo
     return Booking(history, before, after, history.steps[-1], len(numbers))
 
 
-def _step(entry: Entry | None, person: str, account: Account) -> Step:
-    return Step(entry, person, spent_of(account).fraction, remaining_of(account).epsilon)
-
-
 # ----------------------------------- The page about budgets: what is spent, when, by whom, and what is left
 
 SHOWN = 40
 """So many data sets have a section of their own, and so many reservations a line."""
 _POINTS = 300
 NOBODY = "not written down"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One reservation as the page shows it."""
-
-    number: int
-    when: str
-    person: str
-    description: str
-    status: str
-    epsilon: float
-    part: float
-
-
-@dataclass(frozen=True)
-class AccountPage:
-    """One data set as the page shows it."""
-
-    history: History
-    spent: float
-    share: float
-    epsilon_left: float
-    people: tuple[tuple[str, float], ...]
-    lines: tuple[Line, ...]
-    left_out: int
-    path: str
-    first: str
-    last: str
 
 
 def write_ledger_report(
@@ -244,53 +216,45 @@ def ledger_html(ledger: Ledger, *, dataset_id: str | None = None, title: str | N
     )
 
 
-def _account(history: History) -> AccountPage:
-    last = history.steps[-1]
-    lines = _lines(history.steps)
+def _account(history: History) -> dict[str, Any]:
+    """Return one data set as the page shows it."""
+    lines: list[dict[str, Any]] = [
+        {
+            "number": step.entry.sequence,
+            "when": step.entry.reserved_at[:16].replace("T", " "),
+            "person": step.person or NOBODY,
+            "description": step.entry.description or "no description",
+            "status": step.entry.status.value,
+            "epsilon": step.entry.epsilon,
+            "part": step.fraction - before.fraction,
+        }
+        for before, step in pairwise(history.steps)
+        if step.entry is not None
+    ]
     people: dict[str, float] = defaultdict(float)
     for line in lines:
-        people[line.person] += line.part
-    return AccountPage(
-        history,
-        last.fraction,
-        last.share,
-        last.epsilon_left,
-        tuple(sorted(people.items(), key=lambda item: -item[1])),
-        tuple(lines[::-1][:SHOWN]),
-        max(0, len(lines) - SHOWN),
-        _path(history.steps),
-        lines[0].when if lines else "",
-        lines[-1].when if lines else "",
-    )
+        people[line["person"]] += line["part"]
+    last = history.steps[-1]
+    return {
+        "history": history,
+        "spent": last.fraction,
+        "share": last.share,
+        "epsilon_left": last.epsilon_left,
+        "people": people,
+        "lines": lines[::-1][:SHOWN],
+        "left_out": max(0, len(lines) - SHOWN),
+        "path": _path(history.steps),
+        "first": lines[0]["when"] if lines else "",
+        "last": lines[-1]["when"] if lines else "",
+    }
 
 
-def _lines(steps: tuple[Step, ...]) -> list[Line]:
-    out = []
-    for before, step in pairwise(steps):
-        entry = step.entry
-        if entry is None:  # pragma: no cover - only the first step has none
-            continue
-        part = step.fraction - before.fraction
-        out.append(
-            Line(
-                entry.sequence,
-                entry.reserved_at[:16].replace("T", " "),
-                step.person or NOBODY,
-                entry.description or "no description",
-                entry.status.value,
-                entry.epsilon,
-                part,
-            )
-        )
-    return out
-
-
-def _by_person(accounts: list[AccountPage]) -> list[tuple[str, list[tuple[str, float]]]]:
+def _by_person(accounts: list[dict[str, Any]]) -> list[tuple[str, list[tuple[str, float]]]]:
     """Return for each person the data sets and the part of each budget, those with most first."""
     found: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for account in accounts:
-        for person, part in account.people:
-            found[person].append((account.history.dataset_id, part))
+        for person, part in account["people"].items():
+            found[person].append((account["history"].dataset_id, part))
     return sorted(found.items(), key=lambda item: -sum(part for _, part in item[1]))
 
 

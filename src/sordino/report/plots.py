@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.errors import InvalidInputError
 from sordino.estimators.metrics import CalibrationCurve
 from sordino.estimators.pca import PCA
+from sordino.kernel.arrays import Floats
 from sordino.runs.price import at_most
 
 # ----- One style for all plots: colours that everybody can tell apart, log axes whose labels do not overlap
@@ -79,6 +80,24 @@ def plain_number(value: float) -> str:
 # ------------------------------------- The coefficients of a private sparse model with the noise they carry
 
 
+def coefficients_of(model: Any) -> list[tuple[Any, list[str], Floats, Floats | None]]:
+    """Return label, names, coefficients and their noise, if it is known, for each class.
+
+    The label is None where there is one output.
+    """
+    if not hasattr(model, "coef_"):
+        return []
+    coef = np.atleast_2d(np.asarray(model.coef_, dtype=float))
+    names = getattr(model, "coef_names_", getattr(model, "feature_names_in_", None))
+    named = [f"x{i}" for i in range(coef.shape[1])] if names is None else [str(name) for name in names]
+    noise = getattr(model, "coef_noise_", None)
+    rows: list[Any] = [None] * len(coef)
+    if noise is not None and np.shape(noise)[-1] >= coef.shape[1]:  # the last one may be the intercept's
+        rows = list(np.broadcast_to(np.atleast_2d(noise)[:, : coef.shape[1]], coef.shape))
+    labels = [None] if len(coef) == 1 else getattr(model, "classes_", np.arange(len(coef))).tolist()
+    return list(zip(labels, [named] * len(coef), coef, rows, strict=True))
+
+
 def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
     """Draw the largest coefficients with a band of two noise standard deviations around zero.
 
@@ -91,22 +110,18 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
     axes : a matplotlib axes; None makes a new figure, which is then the current one.
     """
     check_is_fitted(model)
-    coef = np.atleast_2d(model.coef_)
-    if len(coef) != 1:
-        raise InvalidInputError(f"Expected a model with one row of coefficients, got {len(coef)}.")
-    coef = coef[0]
+    found = coefficients_of(model)
+    if len(found) != 1:
+        raise InvalidInputError(f"Expected a model with one row of coefficients, got {len(found)}.")
+    _, names, coef, noise = found[0]
     order = np.argsort(-np.abs(coef), kind="stable")[: min(top, np.count_nonzero(coef))][::-1]
-    names = getattr(model, "coef_names_", getattr(model, "feature_names_in_", None))
-    labels = [f"x{i}" if names is None else str(names[i]) for i in order]
     axes = new_axes(6.0, 1.2 + 0.24 * len(order)) if axes is None else axes
     where = np.arange(len(order))
     axes.plot(coef[order], where, "o", color=BLUE, label="coefficient")
-    noise = getattr(model, "coef_noise_", None)
     if noise is not None:
-        noise = np.atleast_2d(noise)[0]
         axes.barh(where, 4 * noise[order], left=-2 * noise[order], color=BAND, label="noise, two sigma")
     axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_yticks(where, labels)
+    axes.set_yticks(where, [names[i] for i in order])
     axes.set_xlabel(f"coefficient (epsilon = {at_most(model.privacy_.epsilon, 3)})")
     axes.legend()
     return axes

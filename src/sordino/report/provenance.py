@@ -7,7 +7,6 @@ import json
 import math
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from numbers import Real
@@ -20,39 +19,36 @@ from sordino.ledger.address import person
 _LONGEST = 200
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """What a board wants to know about a run, besides its guarantee."""
+def provenance(model: Any, dataset_id: str | None, author: str | None, config: Any) -> dict[str, str]:
+    """Return what a board wants to know about a run, besides its guarantee: who, when, code, settings.
 
-    dataset_id: str
-    author: str
-    when: str
-    version: str
-    software: str
-    code_digest: str
-    config: str
-    config_digest: str
-
-    @classmethod
-    def of(cls, model: Any, dataset_id: str | None, author: str | None, config: Any) -> Provenance:
-        """Collect the facts of a model. A fact that nobody stated reads "not stated"."""
-        text = settings(model) if config is None else config_text(config)
-        return cls(
-            dataset_id=dataset_id or "not stated",
-            author=author or person() or "not stated",
-            when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            version=sordino.__version__,
-            software=_software(),
-            code_digest=code_digest(),
-            config=text,
-            config_digest=hashlib.sha256(text.encode()).hexdigest(),
-        )
+    A fact that nobody stated reads "not stated". Of a model's parameters those that are no plain values are
+    named by their type.
+    """
+    if config is None:
+        given: Any = getattr(model, "get_params", dict)()
+        given = given if isinstance(given, Mapping) else {}
+        shown = {k: plain(v) for k, v in given.items() if v is not None and not k.endswith("ledger")}
+        config = {"model": type(model).__name__, **shown}
+    text = config if isinstance(config, str) else json.dumps(plain(config), indent=2, ensure_ascii=False)
+    packages = ("numpy", "scipy", "scikit-learn", "dp-accounting")
+    return {
+        "dataset_id": dataset_id or "not stated",
+        "author": author or person() or "not stated",
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": sordino.__version__,
+        "software": f"Python {platform.python_version()}, "
+        + ", ".join(f"{name} {metadata.version(name)}" for name in packages),
+        "code_digest": code_digest(),
+        "config": text,
+        "config_digest": hashlib.sha256(text.encode()).hexdigest(),
+    }
 
 
 def code_digest() -> str:
     """Return a hash of every Python file of this package: the same code has the same one.
 
-    Machine code is kept by the source it was made of (:mod:`sordino.kernel.machine_code`), so the files say
+    Machine code is kept by the source it was made of (:mod:`sordino.kernel.arrays`), so the files say
     what runs, unless they changed after this process loaded them; then nothing here knows, and words say so.
     """
     total = hashlib.sha256()
@@ -74,21 +70,6 @@ def _sources(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield prefix + item.name, item
 
 
-def config_text(config: Any) -> str:
-    """Return a configuration as text: as it is, or a mapping as JSON."""
-    if isinstance(config, str):
-        return config
-    return json.dumps(plain(config), indent=2, ensure_ascii=False)
-
-
-def settings(model: Any) -> str:
-    """Return the parameters of a model as JSON. A parameter that is no plain value is named by its type."""
-    parameters: Any = getattr(model, "get_params", dict)()
-    parameters = parameters if isinstance(parameters, Mapping) else {}
-    shown = {k: plain(v) for k, v in parameters.items() if v is not None and not k.endswith("ledger")}
-    return json.dumps({"model": type(model).__name__, **shown}, indent=2, ensure_ascii=False)
-
-
 def plain(value: Any) -> Any:
     """Return a parameter as JSON can hold it: words, numbers and short lists of them, never an array.
 
@@ -108,9 +89,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and len(value) <= 50:
         return [plain(v) for v in value]
     return f"a {type(value).__name__}"
-
-
-def _software() -> str:
-    names = ("numpy", "scipy", "scikit-learn", "dp-accounting")
-    found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
-    return f"Python {platform.python_version()}, {found}"

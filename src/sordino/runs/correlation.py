@@ -81,11 +81,7 @@ def choices(noise: str, population: int, batch: float, steps: int) -> Iterator[C
 
 
 def least_error(
-    noise: str,
-    population: int,
-    batch: float,
-    steps: int,
-    multiplier: Callable[[Choice], float],
+    noise: str, population: int, batch: float, steps: int, multiplier: Callable[[Choice], float]
 ) -> Choice:
     """Return the choice of the least error at its calibrated multiplier; bands are added while they help."""
     best: tuple[float, Choice] | None = None
@@ -142,12 +138,19 @@ def best_buffers(steps: int, parts: int) -> Buffered:
     """Return a buffered strategy with little error for its participation norm."""
 
     def strategy(x: Floats) -> Buffered:
-        scales, decays = _positive(x[:BUFFERS]), 1.0 / (1.0 + np.exp(-x[BUFFERS:]))
+        scales, decays = np.log1p(np.exp(np.minimum(x[:BUFFERS], 50.0))), 1.0 / (1.0 + np.exp(-x[BUFFERS:]))
         return Buffered(tuple(scales / max(1.0, scales.sum())), tuple(decays))
 
     decays = 1.0 - np.array([0.5, 0.1, 0.02])
     start = np.concatenate([np.log(np.expm1([0.25, 0.1, 0.05])), np.log(decays / (1 - decays))])
-    return strategy(_least(lambda x: _cost(strategy(x), steps, parts), start))
+    with np.errstate(all="ignore"):
+        found = optimize.minimize(
+            lambda x: _cost(strategy(x), steps, parts),
+            start,
+            method="Nelder-Mead",
+            options={"maxiter": 600, "fatol": 1e-6},
+        )
+    return strategy(np.asarray(found.x))
 
 
 @lru_cache(maxsize=16)
@@ -162,13 +165,3 @@ def best_taps(steps: int, parts: int) -> Regenerated:
 def _cost(strategy: Strategy, steps: int, parts: int) -> float:
     coefficients = strategy.coefficients(steps)
     return participation_norm(coefficients, parts) * prefix_error(coefficients)
-
-
-def _positive(x: Floats) -> Floats:
-    return np.log1p(np.exp(np.minimum(x, 50.0)))
-
-
-def _least(cost: Callable[[Floats], float], start: Floats) -> Floats:
-    with np.errstate(all="ignore"):
-        found = optimize.minimize(cost, start, method="Nelder-Mead", options={"maxiter": 600, "fatol": 1e-6})
-    return np.asarray(found.x)

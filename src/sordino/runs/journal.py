@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from sordino.accounting import canonical
 from sordino.errors import PlanError
@@ -43,24 +42,23 @@ class Journal:
             raise PlanError(
                 f"Another process is at work with the journal {path.name!r}. Wait for it."
             ) from None
+        self._file.seek(0)
+        # A line without its end was cut off by a crash, before what it says was released.
+        self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
     def begin(self, digest: str) -> None:
         """Write whose releases are counted here; once, at the start of a run."""
-        self._write(f"# {digest}")
+        self.append(f"# {digest}")
 
     def require(self, digest: str) -> None:
         """Refuse a journal that was begun for another plan."""
-        if self._lines()[:1] != [f"# {digest}"]:
+        if self.lines()[:1] != [f"# {digest}"]:
             raise PlanError("The journal belongs to another plan: what it counts is not what was paid for.")
 
     def counts(self) -> dict[str, int]:
-        """Return the highest count of each release.
-
-        A line without its end was cut off by the crash: its release was not asked, because a line is on
-        disk as a whole before that.
-        """
+        """Return the highest count of each release."""
         found: dict[str, int] = {}
-        for line in self._lines():
+        for line in self.lines():
             name, _, count = line.rpartition(" ")
             if count.isdigit():
                 found[name] = max(found.get(name, 0), int(count))
@@ -68,37 +66,36 @@ class Journal:
 
     def note(self, name: str, count: int) -> None:
         """Write that release ``name`` is about to be asked for the ``count``-th time."""
-        self._write(f"{name} {count}")
+        self.append(f"{name} {count}")
 
     def close(self) -> None:
         """Give up the file and its lock."""
         self._file.close()
 
-    def _lines(self) -> list[str]:
+    def lines(self) -> list[str]:
+        """Return the lines."""
         self._file.seek(0)
-        text = self._file.read().decode("utf-8")
-        if text and not text.endswith("\n"):
-            self._file.write(b"\n")  # or the next line would grow onto the broken one
-        return text.split("\n")[:-1]
+        return self._file.read().decode("utf-8").split("\n")[:-1]
 
-    def _write(self, line: str) -> None:
-        require_in_place(self._file, self._path)
+    def append(self, line: str) -> None:
+        """Write a line; it is on disk when this returns."""
+        try:
+            here = os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            here = False
+        if not here:
+            raise PlanError(
+                f"{self._path.name!r} was removed or replaced while this run was at work: another one may "
+                "count there what this one releases. Put it back, or start a new run."
+            )
         self._file.write(f"{line}\n".encode())
         self._file.flush()
         os.fsync(self._file.fileno())
 
-
-def require_in_place(file: IO[bytes], path: Path) -> None:
-    """Refuse to go on where a file that holds a lock is no longer the one under its name."""
-    try:
-        here = os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        here = False
-    if not here:
-        raise PlanError(
-            f"{path.name!r} was removed or replaced while this run was at work: another one may count there "
-            "what this one releases. Put it back, or start a new run."
-        )
+    def clear(self) -> None:
+        """Begin anew: what was counted belongs to a run that has ended."""
+        self._file.truncate(0)
+        os.fsync(self._file.fileno())
 
 
 @dataclass(frozen=True)
@@ -155,11 +152,10 @@ def resumed(ask: Ask, plan: Plan, saved: SavedRun, recipe: str, *, slack: float 
         )
     if saved.seeded != (not promise.noise.is_private):
         raise PlanError("The saved run was begun with another kind of noise. Start a new run.")
-    booked = reopened(ask, promise, saved)
-    return Run(promise, booked, resumable=True, turn=saved.turn + 1)
+    return Run(promise, _reopen(ask, promise, saved), resumable=True, turn=saved.turn + 1)
 
 
-def reopened(ask: Ask, promise: Promise, saved: SavedRun) -> Reservation | None:
+def _reopen(ask: Ask, promise: Promise, saved: SavedRun) -> Reservation | None:
     """Take the next turn of a saved run, on the ledger and the data set that are asked for now."""
     ledger, place = ask.open_ledger(), saved.place
     if place is None and ledger is None:

@@ -6,14 +6,17 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, Decimal, localcontext
+from decimal import Decimal
 from enum import StrEnum
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from sordino.accounting.trade_off import TradeOff
 from sordino.errors import InvalidInputError
 from sordino.kernel.events import Relation
 from sordino.kernel.noise import fresh_noise
+from sordino.ledger.account import exact, exact_sum
+from sordino.values import at_most as at_most
 
 if TYPE_CHECKING:
     from sordino.runs.report import PrivacyReport
@@ -68,14 +71,6 @@ def bet(what: str, curve: TradeOff) -> str:
         f"Whoever bets on {what}, and knows all the others, wins 50 % of the bets by tossing a coin, and "
         f"at worst {percent(guess(curve))} after seeing everything that this run released."
     )
-
-
-def at_most(value: float, digits: int = 4) -> str:
-    """Return a bound in so many digits, rounded up: to nearest it would promise more than holds."""
-    if not math.isfinite(value):
-        return f"{value:g}"
-    with localcontext(prec=digits, rounding=ROUND_CEILING):
-        return f"{float(+Decimal(repr(float(value)))):.{digits}g}"
 
 
 def percent(share: float) -> str:
@@ -157,15 +152,8 @@ class Price:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON and TOML."""
         epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
-        out = {
-            "epsilon": epsilon,
-            "delta": self.delta,
-            "relation": self.relation.value,
-            "unit": self.unit,
-            "status": self.said.value,
-            "receipt": self.receipt,
-        }
-        return out if self.receipt else {key: value for key, value in out.items() if key != "receipt"}
+        out = {"epsilon": epsilon, "delta": self.delta, "relation": self.relation.value, "unit": self.unit}
+        return {**out, "status": self.said.value, **({"receipt": self.receipt} if self.receipt else {})}
 
     @classmethod
     def from_dict(cls, data: Any) -> Price:
@@ -210,16 +198,11 @@ def prices_in_words(sentence: str) -> tuple[Price, ...]:
     found = _SENTENCE.findall(sentence)
     if not found or len(found) != sentence.count("epsilon"):
         return (Price(math.inf, 1.0, Relation.ADD_REMOVE, "record", said=Status.COPY),)
-    return tuple(
-        Price(
-            float(epsilon) * _ROUNDED,
-            min(float(delta) * _ROUNDED, 1.0),
-            Relation.parse(relation),
-            unit,
-            said=Status.COPY,
-        )
-        for epsilon, delta, relation, unit in found
-    )
+    out = []
+    for epsilon, delta, relation, unit in found:
+        paid = float(epsilon) * _ROUNDED, min(float(delta) * _ROUNDED, 1.0)
+        out.append(Price(*paid, Relation.parse(relation), unit, said=Status.COPY))
+    return tuple(out)
 
 
 def prices_in(report: dict[str, Any]) -> tuple[Price, ...]:
@@ -238,18 +221,15 @@ def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
     found: dict[Any, Price] = {}
     for price in prices:
         key: Any = (price.receipt, price.relation, price.unit) if price.receipt else object()
-        found[key] = _worse(found.get(key, price), price)
+        seen = found.get(key, price)
+        found[key] = replace(
+            seen,
+            epsilon=max(seen.epsilon, price.epsilon),
+            delta=max(seen.delta, price.delta),
+            said=Status.worst([seen.said, price.said]),
+            certified=seen.certified and price.certified,
+        )
     return tuple(found.values())
-
-
-def _worse(one: Price, two: Price) -> Price:
-    return replace(
-        one,
-        epsilon=max(one.epsilon, two.epsilon),
-        delta=max(one.delta, two.delta),
-        said=Status.worst([one.said, two.said]),
-        certified=one.certified and two.certified,
-    )
 
 
 def together(report: PrivacyReport) -> tuple[float, float] | None:
@@ -278,7 +258,6 @@ def _sum_up(values: list[float]) -> float:
     """Return the sum of numbers as they are written, rounded up where a float cannot hold it."""
     if not all(math.isfinite(value) for value in values):
         return math.inf
-    with localcontext(prec=1100):  # enough for the exact sum of any floats
-        exact = sum((Decimal(repr(float(value))) for value in values), Decimal(0))
-    found = float(exact)
-    return found if Decimal(repr(found)) >= exact else math.nextafter(found, math.inf)
+    total = reduce(exact_sum, map(float, values), Decimal(0))
+    found = float(total)
+    return found if exact(found) >= total else math.nextafter(found, math.inf)

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from dp_accounting import dp_event as dp
 
 from sordino.accounting import Certificate, calibrate, canonical, certify
+from sordino.accounting.conversions import check_delta, check_epsilon, default_delta
 from sordino.accounting.leaves import flatten, gaussian_mu
 from sordino.accounting.risk import Risk, calibrate_to_risk
 from sordino.accounting.trade_off import trade_off
@@ -33,10 +34,11 @@ from sordino.errors import (
 )
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, Relation, check_offer
 from sordino.kernel.noise import NoiseSource, fresh_noise
-from sordino.ledger import Ledger, Reservation
+from sordino.ledger import FilterMode, Ledger, Reservation
+from sordino.ledger.ledger import Ending
 from sordino.runs.price import Price, Status, receipt_words
 from sordino.runs.report import PaperClaim, PrivacyReport
-from sordino.values import check_number
+from sordino.values import at_least, check_number
 
 # ---------------------------------------------- What a user wants: a budget, and the ledger it is booked on
 
@@ -73,20 +75,16 @@ class Ask:
         *,
         learned: tuple[Price, ...] = (),
     ) -> Ask:
-        """Validate what the user asked for; ``delta=None`` means ``min(1e-5, 1 / (10 n))``."""
-        if delta is None:
-            delta = min(1e-5, 0.1 / population)
-        delta = check_number("delta", delta)
-        if not 0 < delta < 1:
-            raise InvalidInputError(
-                f"Expected delta in (0, 1), got {delta}. Use delta=None for min(1e-5, 1/(10 n))."
-            )
+        """Validate what the user asked for; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
+
+        Where the ledger adds up deltas (its first booking was a learned schema) it is at most a quarter of
+        what is left of them: the runs that follow need some too.
+        """
+        known = None if delta is None else check_delta(check_number("delta", delta))
+        delta = default_delta(population) if known is None else known
         risk = epsilon if isinstance(epsilon, Risk) else None
         epsilon = check_number("epsilon", epsilon) if risk is None else risk.epsilon(delta)
-        if not epsilon > 0:
-            raise InvalidInputError(
-                f"Expected epsilon > 0, got {epsilon}. Use a positive number, or float('inf') for no privacy."
-            )
+        epsilon = check_epsilon(epsilon)
         if delta >= 1 / population and math.isfinite(epsilon):
             warnings.warn(
                 f"delta = {delta:g} is at least 1/n: a mechanism that publishes whole records with this "
@@ -97,6 +95,10 @@ class Ask:
         if (ledger is None) != (dataset_id is None):
             raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
         ask = cls(epsilon, delta, ledger, dataset_id, learned, risk)
+        book = ask.open_ledger() if known is None else None
+        if book is not None and book.spent(str(dataset_id)).mode is FilterMode.BASIC:
+            quarter = float(at_least(book.remaining(str(dataset_id)).delta / 4, 6))
+            ask = replace(ask, delta=min(delta, quarter) if quarter > 0 else delta)
         return replace(ask, learned=ask.find_paid(learned)) if learned else ask
 
     def calibrated(self, plan: Plan) -> Plan:
@@ -131,27 +133,20 @@ class Ask:
         The reservation has to be of the same records, for no more than the text says, and to state that its
         run was private: what a file says of itself proves nothing, the ledger's own line does.
         """
-        if all(price.certified or not price.receipt for price in prices) or self.dataset_id is None:
-            return prices
         book = self.open_ledger()
-        known = () if book is None else book.history(self.dataset_id)
-        policy = None if book is None else book.policy(self.dataset_id)
-        out = []
-        for price in prices:
+        if all(p.certified or not p.receipt for p in prices) or book is None or self.dataset_id is None:
+            return prices
+        known, policy = book.history(self.dataset_id), book.policy(self.dataset_id)
+
+        def booked(price: Price) -> bool:
             words = receipt_words(price.receipt, Status.PRIVATE)
-            same = policy is not None and (policy.relation, policy.unit) == (price.relation, price.unit)
-            booked = (
-                same
-                and price.receipt
-                and any(
-                    entry.description.endswith(words)
-                    and entry.epsilon <= price.epsilon
-                    and entry.delta <= price.delta
-                    for entry in known
-                )
+            same = bool(price.receipt) and (policy.relation, policy.unit) == (price.relation, price.unit)
+            return same and any(
+                e.description.endswith(words) and e.epsilon <= price.epsilon and e.delta <= price.delta
+                for e in known
             )
-            out.append(replace(price, certified=True) if booked else price)
-        return tuple(out)
+
+        return tuple(replace(price, certified=True) if booked(price) else price for price in prices)
 
     def open_ledger(self) -> Ledger | None:
         """Return the ledger, opened if it was given by its address; one that is not there is not made.
@@ -162,6 +157,23 @@ class Ask:
         if self.ledger is None or not isinstance(self.ledger, (str, os.PathLike)):
             return self.ledger
         return Ledger.open(self.ledger, create=False)
+
+    def reserve(
+        self, event: dp.DpEvent, certificate: Certificate, unit: str, description: str, digest: str = ""
+    ) -> Reservation | None:
+        """Book an event on the ledger, if there is one; it is on disk when this returns."""
+        ledger = self.open_ledger()
+        if ledger is None or self.dataset_id is None:
+            return None
+        return ledger.reserve(
+            self.dataset_id,
+            event,
+            relation=certificate.relation,
+            unit=unit,
+            certificate=(certificate.epsilon, certificate.delta),
+            description=description,
+            plan_digest=digest,
+        )
 
 
 # ------- A budget around other runs: what is fitted inside a trial of a private search belongs to the trial
@@ -206,20 +218,17 @@ class Enclosure:
                 f"Expected a trial for {self.relation.value} one {self.unit}, got {plan.relation.value} one "
                 f"{plan.unit}."
             )
-        self._spent = self._with(plan.event())
-
-    def covers(self, event: dp.DpEvent) -> bool:
-        """Tell whether an event is within what was admitted so far."""
-        return 0 < distance(event, self.relation) <= self.spent * (1 + 1e-9)
-
-    def _with(self, event: dp.DpEvent) -> float:
-        total = self._spent + distance(event, self.relation) ** 2
+        total = self._spent + distance(plan.event(), self.relation) ** 2
         if not math.sqrt(total) <= self.mu:
             raise PlanError(
                 f"The runs inside this trial reach a distance of {math.sqrt(total):.4g}, planned are "
                 f"{self.mu:.4g}. Nothing more was released."
             )
-        return total
+        self._spent = total
+
+    def covers(self, event: dp.DpEvent) -> bool:
+        """Tell whether an event is within what was admitted so far."""
+        return 0 < distance(event, self.relation) <= self.spent * (1 + 1e-9)
 
     @contextmanager
     def entered(self) -> Iterator[Enclosure]:
@@ -284,16 +293,29 @@ def search_notes() -> tuple[str, ...]:
 
     **Privacy.** Inside a trial of a private search nothing is said, for the number of trials is secret.
     """
-    frames = list(_frames())
     if enclosing() is not None:
         return ()
+    frames, around = [], sys._getframe(1).f_back
+    while around is not None:
+        frames.append(around)
+        around = around.f_back
     for frame in frames:
         module = frame.f_globals.get("__name__", "")
         if module == _FOLDS:  # known even where each fold has a process of its own
             _warn("one of several fits of a scikit-learn search or cross-validation", _SUM)
             return ("one of several fits on the same records: their epsilons add up",)
         if module == _SEARCH and frame.f_code.co_name == "fit":
-            return (_refit_note(frame),)
+            results = getattr(frame.f_locals.get("self"), "cv_results_", None) or frame.f_locals.get(
+                "results"
+            )
+            folds = sum(re.fullmatch(r"split\d+_test_score", key) is not None for key in results or {})
+            fits = len((results or {}).get("params", ())) * folds
+            _warn("the refit of a scikit-learn search", _SUM)
+            return (
+                f"chosen by a search that is not private by itself: {fits} other fits on the same records; "
+                f"the epsilon of the whole is the sum over folds and candidates, {fits + 1} fits. Use "
+                "PrivateSearchCV.",
+            )
     wrapper = _refitting(frames)
     if wrapper is None:
         return ()
@@ -301,49 +323,22 @@ def search_notes() -> tuple[str, ...]:
     return (f"one of several fits that {wrapper} makes on the same records: their epsilons add up",)
 
 
-def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _refitting(frames: list[FrameType]) -> str | None:
     """Count this promise in the outermost fit of a foreign estimator; return its name from the second on.
 
     The count is kept in the frame of that call, and so ends with it.
     """
-    fits = [(frame, _estimator_in(frame)) for frame in frames]
-    own = next((model for _, model in fits if model is not None and _is_ours(model)), None)
-    others = [(frame, model) for frame, model in fits if model is not None and not _is_ours(model)]
+    fits = [(f, f.f_locals.get("self")) for f in frames if "fit" in f.f_code.co_name]
+    known = [(f, m) for f, m in fits if hasattr(m, "get_params") and not isinstance(m, type)]
+    known = [(f, m) for f, m in known if type(m).__name__ not in _CONTAINERS]
+    own = next((model for _, model in known if type(model).__module__.startswith("sordino.")), None)
+    others = [(f, m) for f, m in known if not type(m).__module__.startswith("sordino.")]
     if own is None or not others:
         return None
     frame, outer = others[-1]
     counts = frame.f_locals.setdefault(_COUNT, {})
     counts[type(own)] = counts.get(type(own), 0) + 1
     return type(outer).__name__ if counts[type(own)] > 1 else None
-
-
-def _estimator_in(frame: FrameType) -> Any:
-    """Return the estimator that is being fitted by a call; None for calls of other kinds."""
-    model = frame.f_locals.get("self") if "fit" in frame.f_code.co_name else None
-    known = hasattr(model, "get_params") and not isinstance(model, type)
-    return model if known and type(model).__name__ not in _CONTAINERS else None
-
-
-def _is_ours(model: Any) -> bool:
-    return type(model).__module__.startswith("sordino.")
-
-
-def _refit_note(frame: FrameType) -> str:
-    results = getattr(frame.f_locals.get("self"), "cv_results_", None) or frame.f_locals.get("results") or {}
-    folds = sum(re.fullmatch(r"split\d+_test_score", key) is not None for key in results)
-    fits = len(results.get("params", ())) * folds
-    _warn("the refit of a scikit-learn search", _SUM)
-    return (
-        f"chosen by a search that is not private by itself: {fits} other fits on the same records; the "
-        f"epsilon of the whole is the sum over folds and candidates, {fits + 1} fits. Use PrivateSearchCV."
-    )
 
 
 def _warn(what: str, remedy: str) -> None:
@@ -393,14 +388,13 @@ class Promise:
 
         ``slack`` is the part of delta that pays for something else than the plan's events.
         """
-        if ask.risk is not None:
-            if paper is not None or slack:
-                ask.require_number("This run")
-            ready = ask.calibrated(plan)
-            proven = certify(ready.event(), ask.delta, ready.relation).epsilon
-            return cls.given(replace(ask, epsilon=proven), ready)
+        if paper is not None or slack:
+            ask.require_number("This run")
         if paper is None:
-            return cls.given(ask, calibrate(plan, ask.epsilon, ask.delta - slack), slack=slack)
+            ready = replace(ask, delta=ask.delta - slack).calibrated(plan)
+            if ask.risk is not None:
+                ask = replace(ask, epsilon=certify(ready.event(), ask.delta, ready.relation).epsilon)
+            return cls.given(ask, ready, slack=slack)
         # An epoch of length zero asks no correction: a formula may name more releases than the plan has.
         named = {name: m for name, m in paper.multipliers.items() if name in plan.releases}
         plan = at_multipliers(plan, named)
@@ -439,19 +433,8 @@ class Promise:
         around = enclosing()
         if around is not None:
             around.admit(self.plan, self.ask.ledger, printed=self.paper is not None)
-        ledger = self.ask.open_ledger()
-        if ledger is None or self.ask.dataset_id is None:
-            return Run(self, None)
-        booked = ledger.reserve(
-            self.ask.dataset_id,
-            self.plan.event(),
-            relation=self.plan.relation,
-            unit=self.plan.unit,
-            certificate=(self.certificate.epsilon, self.certificate.delta),
-            description=description,
-            plan_digest=self.digest if digest is None else digest,
-        )
-        return Run(self, booked)
+        event, digest = self.plan.event(), self.digest if digest is None else digest
+        return Run(self, self.ask.reserve(event, self.certificate, self.plan.unit, description, digest))
 
     @contextmanager
     def run(self, executor: Executor | NoisyExecutor, description: str) -> Iterator[Curator]:
@@ -474,7 +457,7 @@ class Promise:
         )
 
 
-class Run:
+class Run(Ending):
     """A promise that is paid for; in a ``with`` block it ends settled, or failed on an error.
 
     Spent it is in any case. With ``resumable`` an error leaves it reserved: another process may go on.
@@ -553,14 +536,6 @@ class Run:
         if self._ended:
             raise PlanSpentError("This run has ended. Make a new promise, with a budget of its own.")
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.settle()
-        else:
-            self.fail(kind.__name__)  # the message of an error may quote the data, its class not
 
 
 def _require_own(promise: Promise) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_tr
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Relation
-from sordino.kernel.mechanism import Mechanism, OnGrid
+from sordino.kernel.mechanism import OnGrid
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.plan import Plan, Release
 from sordino.runs.price import (
@@ -36,6 +36,7 @@ from sordino.runs.price import (
 FORMAT = 2
 _STATED = 1.02  # a plan is calibrated to its epsilon from below, within a percent; more than that is another
 _UP = 1 + 1e-12  # a margin for the rounding of sums
+_TEXTS = ("public", "notes", "unpaid", "unproven")
 
 
 @dataclass(frozen=True)
@@ -130,20 +131,15 @@ class PrivacyReport:
                 f"The certificate is for {certificate.relation.value!r}, the plan for "
                 f"{plan.relation.value!r}. Certify this plan's own event."
             )
-        return cls(
-            epsilon=certificate.epsilon,
-            delta=certificate.delta,
-            relation=plan.relation,
-            unit=plan.unit,
-            accountant=certificate.accountant,
-            event=plan.event(),
+        return certified_report(
+            certificate,
+            plan.event(),
+            plan.unit,
+            noise,
             releases=cls.described(plan),
             public=tuple(public),
-            noise_source=noise.description,
-            seeded=not noise.is_private,
             paper_claim=paper_claim,
             notes=tuple(notes),
-            discretisation=certificate.discretisation,
             unproven=plan.printed,
             learned=each_once(learned),
         )
@@ -260,7 +256,7 @@ class PrivacyReport:
         return {
             "format": FORMAT,
             "status": self.status,
-            "epsilon": _finite(self.epsilon),
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
             "delta": self.delta,
             "relation": self.relation.value,
             "unit": self.unit,
@@ -291,9 +287,9 @@ class PrivacyReport:
         """
         try:
             return cls._read(data)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, InvalidInputError):
-                raise
+        except InvalidInputError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError):
             raise InvalidInputError("Expected a privacy report as written by to_json.") from None
 
     @classmethod
@@ -309,8 +305,8 @@ class PrivacyReport:
     def _read(cls, data: dict[str, Any]) -> PrivacyReport:
         if data["format"] != FORMAT:
             raise InvalidInputError(f"Expected a report of format {FORMAT}. Upgrade sordino to read it.")
-        claim = data["paper_claim"]
-        grid = data["discretisation"]
+        claim, grid = data["paper_claim"], data["discretisation"]
+        texts = {name: tuple(str(item) for item in data[name]) for name in _TEXTS}
         return cls(
             epsilon=float(data["epsilon"]),
             delta=float(data["delta"]),
@@ -319,16 +315,13 @@ class PrivacyReport:
             accountant=str(data["accountant"]),
             event=decode(data["event"]),
             releases=tuple(ReleaseReport(**release) for release in data["releases"]),
-            public=tuple(str(item) for item in data["public"]),
             noise_source=str(data["noise_source"]),
             seeded=bool(data["seeded"]),
             paper_claim=PaperClaim(**claim) if claim is not None else None,
-            notes=tuple(str(item) for item in data["notes"]),
             discretisation=None if grid is None else float(grid),
-            unpaid=tuple(str(item) for item in data["unpaid"]),
-            unproven=tuple(str(item) for item in data["unproven"]),
             learned=prices_in(data),
             copied=True,
+            **texts,
         )
 
     def to_html(self) -> str:
@@ -363,43 +356,40 @@ class PrivacyReport:
         return "\n".join([*lines, *(f"  note: {note}" for note in said)])
 
 
+def certified_report(
+    certificate: Certificate, event: dp.DpEvent, unit: str, noise: NoiseSource | None, **rest: Any
+) -> PrivacyReport:
+    """Build the report of events from their certificate; ``rest`` are the other fields, by name."""
+    if noise is not None:
+        rest |= {"noise_source": noise.description, "seeded": not noise.is_private}
+    stated = certificate.epsilon, certificate.delta, certificate.relation, unit, certificate.accountant
+    return PrivacyReport(*stated, event, discretisation=certificate.discretisation, **rest)
+
+
 def _describe(name: str, release: Release, relation: Relation) -> ReleaseReport:
     multiplier = release.mechanism.multiplier
+    kind = type(release.mechanism).__name__
+    if isinstance(release.mechanism, Correlated):
+        kind += f" ({type(release.mechanism.strategy).__name__}, all releases together)"
+    elif release.mechanism.secure:
+        grid = isinstance(release.mechanism, OnGrid)
+        kind += " (exactly rounded to a lattice)" if grid else " (exact)"
+    try:
+        bound = _short(release.sensitivity(relation))
+    except (TypeError, AttributeError, LookupError, NotImplementedError):
+        bound = "follows released values"  # for example the distance of two iterates
     return ReleaseReport(
         name=name,
-        mechanism=_mechanism_text(release.mechanism),
+        mechanism=kind,
         sampling=repr(release.sampling),
         times=release.times,
         noise_multiplier=math.nan if multiplier is None else float(multiplier),
-        sensitivity=_sensitivity_text(release, relation),
+        sensitivity=f"{bound} ({release.query.norm.value})",
     )
-
-
-def _mechanism_text(mechanism: Mechanism) -> str:
-    name = type(mechanism).__name__
-    if isinstance(mechanism, Correlated):
-        return f"{name} ({type(mechanism.strategy).__name__}, all releases together)"
-    if not mechanism.secure:
-        return name
-    grid = isinstance(mechanism, OnGrid)
-    return f"{name} (exactly rounded to a lattice)" if grid else f"{name} (exact)"
-
-
-def _sensitivity_text(release: Release, relation: Relation) -> str:
-    norm = release.query.norm.value
-    try:
-        return f"{_short(release.sensitivity(relation))} ({norm})"
-    except (TypeError, AttributeError, LookupError, NotImplementedError):
-        # The bound is a function of values released before, for example the distance of two iterates.
-        return f"follows released values ({norm})"
 
 
 def _short(value: float) -> str:
     return f"{value:.4g}"
-
-
-def _finite(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"
 
 
 @lru_cache(maxsize=1)
@@ -446,13 +436,11 @@ def composed(
     delta = max(report.delta for _, report in parts) if delta is None else delta
     event = dp.ComposedDpEvent([report.event for _, report in parts])
     certificate = certify(event, delta, relation)
-    return PrivacyReport(
-        epsilon=certificate.epsilon,
-        delta=delta,
-        relation=relation,
-        unit=units.pop(),
-        accountant=certificate.accountant,
-        event=event,
+    return certified_report(
+        replace(certificate, delta=delta),
+        event,
+        units.pop(),
+        None,
         releases=tuple(release for _, report in parts for release in report.releases),
         public=tuple(dict.fromkeys(line for _, report in parts for line in report.public)),
         noise_source=parts[0][1].noise_source,
@@ -462,7 +450,6 @@ def composed(
             *dict.fromkeys(note for _, report in parts for note in report.notes),
             *notes,
         ),
-        discretisation=certificate.discretisation,
         unpaid=tuple(dict.fromkeys((*(u for _, report in parts for u in report.unpaid), *unpaid))),
         unproven=tuple(dict.fromkeys(part for _, report in parts for part in report.unproven)),
         learned=each_once((*(price for _, report in parts for price in report.learned), *learned)),

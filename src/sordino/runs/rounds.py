@@ -7,19 +7,18 @@ first release: after a crash it counts as spent, whatever of it was released.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from sordino.errors import PlanError, PlanSpentError
 from sordino.execute.local import LocalExecutor, StreamExecutor
 from sordino.kernel import Curator, Executor, NoisyExecutor, Plan, check_offer
-from sordino.runs.journal import SavedRun, require_in_place, resumed
+from sordino.runs.journal import Journal, SavedRun, resumed
 from sordino.runs.promise import Ask, Promise, Run
 from sordino.runs.report import PrivacyReport
 
@@ -87,15 +86,14 @@ class RoundBook:
     @contextmanager
     def turn(self, run: str) -> Iterator[Turn]:
         """Write down the next round and hand it out; at the end of the last one the ledger is settled."""
-        with self._lock() as lock:
-            name = self._name()
-            if name is None or name != run:
-                self._begin(name, run)
-            attempt = self._next()
-            opened = self._resume_run()
+        with self._opened() as journal:
+            saved = self._text()
+            if saved.get("run") != run:
+                saved = self._begin(journal, saved.get("run"), run)
+            attempt = self._next(journal.lines())
+            opened = self._resume_run(saved)
             self._save(run, opened)  # the turn is taken: a copy of the folder is too late from here on
-            require_in_place(lock, self.folder / "lock")
-            self._append(str(attempt + 1))
+            journal.append(str(attempt + 1))
             with opened:  # resumable: an error leaves it reserved, and this round spent
                 yield Turn(opened.promise.report(self.public, self.notes), attempt, opened)
                 if attempt + 1 < self.recipe.rounds:
@@ -105,18 +103,19 @@ class RoundBook:
         """End the run early: no more rounds, and the ledger is settled. What was reserved stays spent."""
         if not self.folder.exists():
             return
-        with self._lock():
-            if self._name() == run and not self._over():
-                self._append(_CLOSED)
-                self._resume_run().settle()
+        with self._opened() as journal:
+            saved, lines = self._text(), journal.lines()
+            if saved.get("run") == run and _CLOSED not in lines and _begun(lines) < self.recipe.rounds:
+                journal.append(_CLOSED)
+                self._resume_run(saved).settle()
 
     @property
     def rounds_begun(self) -> int:
         """How many rounds of the run in the folder are spent."""
-        lines = self._lines() if self._journal.exists() else []
-        return max((int(line) for line in lines if line.isdigit()), default=0)
+        path = self.folder / "rounds"
+        return _begun(path.read_text("utf-8").split("\n")[:-1]) if path.exists() else 0
 
-    def _begin(self, old: str | None, run: str) -> None:
+    def _begin(self, journal: Journal, old: str | None, run: str) -> dict[str, Any]:
         if old is not None and self.ask.ledger is None:
             raise PlanError(
                 f"The folder {self.folder.name!r} belongs to another run, and without a ledger nothing "
@@ -124,43 +123,24 @@ class RoundBook:
             )
         promise = Promise.made(self.ask, self.plan)
         booked = promise.reserved(f"{self.description} {run}")
-        self._write("rounds", "")  # before the run: a run without its journal is refused
-        self._save(run, booked)
+        saved = self._save(run, booked)
+        journal.clear()  # after the run is saved: a crash between both costs it rounds, and gives none back
         booked.pause()
+        return saved
 
-    def _save(self, run: str, opened: Run) -> None:
-        text = {"format": FORMAT, "run": run, **asdict(SavedRun.of(opened, self.recipe.digest))}
-        self._write("run.json", json.dumps(text))
-
-    def _over(self) -> bool:
-        return _CLOSED in self._lines() or self.rounds_begun >= self.recipe.rounds
-
-    def _next(self) -> int:
-        if _CLOSED in self._lines():
+    def _next(self, lines: list[str]) -> int:
+        if _CLOSED in lines:
             raise PlanSpentError("The run was closed on this client. Start a new run.")
-        if self.rounds_begun >= self.recipe.rounds:
+        if _begun(lines) >= self.recipe.rounds:
             raise PlanSpentError(
                 f"This client has paid for {self.recipe.rounds} rounds and all of them are spent. For more, "
                 "agree on a recipe with more rounds and start a new run."
             )
-        return self.rounds_begun
+        return _begun(lines)
 
-    def _resume_run(self) -> Run:
-        return resumed(self.ask, self.plan, self._read_saved(), self.recipe.digest)
-
-    @property
-    def _journal(self) -> Path:
-        return self.folder / "rounds"
-
-    def _name(self) -> str | None:
-        if not (self.folder / "run.json").exists():
-            return None
-        return str(self._text()["run"])
-
-    def _read_saved(self) -> SavedRun:
-        data = self._text()
+    def _resume_run(self, data: dict[str, Any]) -> Run:
         place = data["place"]
-        return SavedRun(
+        saved = SavedRun(
             recipe=str(data["recipe"]),
             multipliers={str(k): float(v) for k, v in data["multipliers"].items()},
             digest=str(data["digest"]),
@@ -168,54 +148,46 @@ class RoundBook:
             seeded=bool(data["seeded"]),
             turn=int(data["turn"]),
         )
+        return resumed(self.ask, self.plan, saved, self.recipe.digest)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Journal]:
+        """Open the journal of the folder, which holds the lock of this client."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if (self.folder / "run.json").exists() and not (self.folder / "rounds").exists():
+            raise PlanError("The folder has a run but no journal: nobody knows which rounds are spent.")
+        with closing(Journal(self.folder / "rounds")) as journal:
+            yield journal
 
     def _text(self) -> dict[str, Any]:
-        if not self._journal.exists():
-            raise PlanError("The folder has a run but no journal: nobody knows which rounds are spent.")
+        """Return what is saved of the run in the folder; nothing where there is none."""
+        if not (self.folder / "run.json").exists():
+            return {}
         data = json.loads((self.folder / "run.json").read_text("utf-8"))
         if data.get("format") != FORMAT:
             raise PlanError(f"Expected a folder of format {FORMAT}. Use the version that began the run.")
         return dict(data)
 
-    def _lines(self) -> list[str]:
-        # A line without its end was cut off by a crash, before its round released anything.
-        return self._journal.read_text("utf-8").split("\n")[:-1]
-
-    def _append(self, line: str) -> None:
-        with open(self._journal, "r+b") as file:
-            kept = file.read().rpartition(b"\n")
-            file.truncate(len(kept[0] + kept[1]))
-            file.seek(0, os.SEEK_END)
-            file.write(f"{line}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _write(self, name: str, text: str) -> None:
-        """Replace a file as a whole, readable by its owner alone, on disk when this returns."""
-        draft = self.folder / f"{name}.new"
+    def _save(self, run: str, opened: Run) -> dict[str, Any]:
+        """Replace what is saved as a whole, readable by its owner alone, on disk when this returns."""
+        data = {"format": FORMAT, "run": run, **asdict(SavedRun.of(opened, self.recipe.digest))}
+        draft = self.folder / "run.json.new"
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(json.dumps(data))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, self.folder / name)
+        os.replace(draft, self.folder / "run.json")
         here = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(here)
         finally:
             os.close(here)
+        return data
 
-    @contextmanager
-    def _lock(self) -> Iterator[IO[bytes]]:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self.folder / "lock", "a+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise PlanError(
-                    f"Another process is at work in the folder {self.folder.name!r}. Wait for it."
-                ) from None
-            yield file
+
+def _begun(lines: list[str]) -> int:
+    return max((int(line) for line in lines if line.isdigit()), default=0)
 
 
 # -------------------------------------------------------------- One promise over data that arrive in chunks

@@ -28,7 +28,7 @@ from sordino.kernel.events import composed, gaussian_event, repeated
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.problems.robust import Sample
 from sordino.runs.promise import Ask, Enclosure, Rehearsal, Rehearsed, search_notes
-from sordino.runs.report import PrivacyReport
+from sordino.runs.report import PrivacyReport, certified_report
 from sordino.solvers.heavy.location import RowMeans
 
 CHOICE = 0.2
@@ -100,10 +100,8 @@ class Trial:
         """
         rows = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
         judges, members = rows.shape
-        means, sample = (
-            score_means(members),
-            Sample(judges, members, self.relation, self.unit, secure_noise=True),
-        )
+        means = score_means(members)
+        sample = Sample(judges, members, self.relation, self.unit, secure_noise=True)
         plan = means.plan(sample).at(self.scale)
         curator = Curator(LocalExecutor(rows, data_norm=None), plan, self.noise)
         return next(means.run(curator, sample)).value
@@ -127,6 +125,21 @@ class Search:
     unit: str = "record"
     noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
     notes: tuple[str, ...] = field(default_factory=search_notes, repr=False)
+
+    @classmethod
+    def _calibrated(
+        cls, ask: Ask, relation: Relation, event_at: Callable[[float], dp.DpEvent], **rest: Any
+    ) -> Self:
+        """Return the search at the smallest scale that the ask covers, certified now."""
+        if math.isinf(ask.epsilon):
+            raise InvalidInputError("Expected a finite epsilon for a private search, got inf.")
+        scale = solve_scale(event_at, ask.epsilon, ask.delta, relation)
+        certificate = certify(event_at(scale), ask.delta, relation)
+        if not certificate.epsilon <= ask.epsilon:
+            raise CalibrationError(
+                f"The search certifies epsilon = {certificate.epsilon:.4g}, asked for is {ask.epsilon:g}."
+            )
+        return cls(ask, relation, scale, certificate, event_at(scale), **rest)
 
     @property
     def trial(self) -> Trial:
@@ -158,7 +171,8 @@ class Search:
             best = stay = (-math.inf, -1, -1, None)
             for number in self._drawn():
                 scores, fitted = trial(budget, number)
-                best = max(best, (float(scores.max()), number, int(scores.argmax()), fitted), key=_score)
+                found = float(scores.max()), number, int(scores.argmax()), fitted
+                best = found if found[0] > best[0] else best
                 if home is not None and number == home[0]:
                     stay = float(scores[home[1]]), *home, fitted
             chosen = stay if best[0] <= stay[0] + margin else best
@@ -167,8 +181,8 @@ class Search:
         return chosen
 
     def _drawn(self) -> Sequence[int]:
-        """Return the numbers of the fits that are tried."""
-        raise NotImplementedError  # pragma: no cover
+        """Return the numbers of the fits that are tried: each once."""
+        return range(self.fits)
 
     def report(
         self, best: PrivacyReport, public: tuple[str, ...], instead_of: tuple[str, ...] = ()
@@ -179,24 +193,16 @@ class Search:
         """
         if best.seeded != (not self.noise.is_private) or best.unpaid or best.unproven or best.copied:
             raise UnsupportedError(f"A search promises what its trials do; the best is {best.status!r}.")
-        scores = (
-            score_means(self.members)
-            .plan(Sample(1, self.members, self.relation, secure_noise=True))
-            .at(self.trial.scale)
-        )
-        return PrivacyReport(
-            epsilon=self.certificate.epsilon,
-            delta=self.certificate.delta,
-            relation=self.relation,
-            unit=self.unit,
-            accountant=self.certificate.accountant,
-            event=self.event,
+        sample = Sample(1, self.members, self.relation, secure_noise=True)
+        scores = score_means(self.members).plan(sample).at(self.trial.scale)
+        return certified_report(
+            self.certificate,
+            self.event,
+            self.unit,
+            self.noise,
             releases=(*best.releases, *PrivacyReport.described(scores)),
             public=tuple(dict.fromkeys((*public, *(p for p in best.public if p not in instead_of)))),
-            noise_source=self.noise.description,
-            seeded=not self.noise.is_private,
             notes=(self.said, *self.notes, *best.notes),
-            discretisation=self.certificate.discretisation,
             learned=self.ask.learned,
         )
 
@@ -208,7 +214,7 @@ class Search:
     @property
     def tried(self) -> float:
         """How many fits are tried, on average."""
-        raise NotImplementedError  # pragma: no cover
+        return self.fits
 
     def score_noise(self, judges: int) -> float:
         """Return the standard deviation of the noise of a mean score of so many records."""
@@ -231,40 +237,11 @@ class Search:
 
     def booked(self, description: str) -> Any:
         """Book the search; settled at the end of the block, failed on an error."""
-        ledger = self.ask.open_ledger()
-        if ledger is None or self.ask.dataset_id is None:
-            return nullcontext()
-        return ledger.reserve(
-            self.ask.dataset_id,
-            self.event,
-            relation=self.relation,
-            unit=self.unit,
-            certificate=(self.certificate.epsilon, self.certificate.delta),
-            description=description,
-        )
+        return self.ask.reserve(self.event, self.certificate, self.unit, description) or nullcontext()
 
     def _at(self, scale: float) -> Trial:
         whole = Trial(0.0, self.ask.delta, scale, self.relation, self.noise, self.unit)
         return replace(whole, epsilon=whole.part(1.0))
-
-
-def _score(tried: tuple[float, int, int, Any]) -> float:
-    return tried[0]
-
-
-def _calibrate(
-    ask: Ask, relation: Relation, event_at: Callable[[float], dp.DpEvent]
-) -> tuple[float, Certificate, dp.DpEvent]:
-    """Return the smallest scale that the ask covers, and certify it now."""
-    if math.isinf(ask.epsilon):
-        raise InvalidInputError("Expected a finite epsilon for a private search, got inf.")
-    scale = solve_scale(event_at, ask.epsilon, ask.delta, relation)
-    certificate = certify(event_at(scale), ask.delta, relation)
-    if not certificate.epsilon <= ask.epsilon:
-        raise CalibrationError(
-            f"The search certifies epsilon = {certificate.epsilon:.4g}, asked for is {ask.epsilon:g}."
-        )
-    return scale, certificate, event_at(scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,8 +267,7 @@ class ChooseThenFit(Search):
             last = gaussian_event(scale / math.sqrt(1.0 - CHOICE), relation)
             return composed([repeated(one, fits), last])
 
-        scale, certificate, event = _calibrate(ask, relation, event_at)
-        return cls(ask, relation, scale, certificate, event, fits, members, unit)
+        return cls._calibrated(ask, relation, event_at, fits=fits, members=members, unit=unit)
 
     @property
     def trial(self) -> Trial:
@@ -302,15 +278,6 @@ class ChooseThenFit(Search):
     def last(self) -> Trial | None:
         """What the repeated fit may spend; None where nothing is repeated."""
         return None if self.fits == 1 else self._at(self.scale / math.sqrt(1.0 - CHOICE))
-
-    def _drawn(self) -> Sequence[int]:
-        """Return each fit once."""
-        return range(self.fits)
-
-    @property
-    def tried(self) -> float:
-        """The number of fits."""
-        return self.fits
 
     @property
     def said(self) -> str:
@@ -366,9 +333,8 @@ class BestOf(Search):
             trial = gaussian_event(scale, relation)
             return dp.RepeatAndSelectDpEvent(trial, mean_trials, SHAPES[distribution])
 
-        scale, certificate, event = _calibrate(ask, relation, event_at)
-        how: dict[str, Any] = {"distribution": distribution, "mean_trials": mean_trials}
-        return cls(ask, relation, scale, certificate, event, fits, members, unit, **how)
+        how = {"distribution": distribution, "mean_trials": mean_trials}
+        return cls._calibrated(ask, relation, event_at, fits=fits, members=members, unit=unit, **how)
 
     @property
     def said(self) -> str:

@@ -212,10 +212,7 @@ def _line_a_minute(description: str, total: int) -> Callable[[int], None]:
         now = time.monotonic()
         if now - last >= SECONDS:
             last = now
-            print(
-                f"{description}: {done} of {total} steps in {now - started:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
+            words = f"{description}: {done} of {total} steps in {now - started:.0f} s"
+            print(words, file=sys.stderr, flush=True)
 
     return show

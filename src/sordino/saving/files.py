@@ -7,7 +7,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from sordino.errors import (
 )
 from sordino.runs import PrivacyReport
 from sordino.tables import Schema
+from sordino.tables.files import replace_file
 
 # --------------- A model as a tree of plain values and back; the list of our types is here and nowhere else
 
@@ -50,7 +50,7 @@ SETS = dict.fromkeys(("L1Ball", "L2Ball", "Box", "Simplex"), "sordino.solvers.he
 SETS |= {"Risk": "sordino.accounting.risk", "Basis": "sordino.tables.basis", "Shape": "sordino.tables.shapes"}
 
 _PLAIN = (bool, int, float, str)
-_NEVER = {"ledger": None, "callback": None}  # what a file must not hold, and what stands for it
+_NEVER = {"ledger", "callback"}  # parameters that a file must not hold; None stands for them
 
 
 def type_name(value: Any) -> str:
@@ -60,12 +60,18 @@ def type_name(value: Any) -> str:
 
 def packed(value: Any) -> Any:
     """Return plain values for a model and everything in it; refuse what has no safe form."""
-    if value is None or type(value) in _PLAIN:
-        return value
-    for known, pack in _PACKERS:
-        if isinstance(value, known):
-            return pack(value)
     name = type(value).__name__
+    if value is None or type(value) in _PLAIN or sparse.issparse(value):
+        return value
+    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray) and value.dtype != object:
+        return np.ascontiguousarray(value).view(np.ndarray).reshape(value.shape)
+    if isinstance(value, BaseEstimator):
+        return _pack_estimator(value)
+    for kind, (known, pack, _) in _FORMS.items():
+        if isinstance(value, known) and not isinstance(value, np.ma.MaskedArray):
+            return {"kind": kind, **pack(value)}
+    if isinstance(value, _PLAIN):  # a subclass as what it is at bottom
+        return next(kind for kind in _PLAIN if isinstance(value, kind))(value)
     if SETS.get(name) == type(value).__module__:
         return {"kind": "set", "class": name, "fields": {k: packed(v) for k, v in vars(value).items()}}
     if callable(value):
@@ -81,30 +87,51 @@ def unpacked(node: Any, make: Make = None) -> Any:
     if not isinstance(node, dict):
         return node
     kind = node.get("kind")
-    if kind not in _UNPACKERS:
+    if kind in _FORMS:
+        return _FORMS[kind][2](node, lambda entry: unpacked(entry, make))
+    if kind == "estimator":
+        return _unpack_estimator(node, make)
+    if kind == "foreign":
+        return node["object"]
+    if kind == "pipeline":
+        from sklearn.pipeline import Pipeline
+
+        return Pipeline([(str(name), unpacked(step, make)) for name, step in node["steps"]])
+    if kind != "set":
         raise ModelFileError(f"The model file holds a part of kind {kind!r}, which is not known here.")
-    return _UNPACKERS[kind](node, make)
+    if node["class"] not in SETS:
+        raise ModelFileError(f"The model file names {node['class']!r}, which is not known here.")
+    fields = {str(key): unpacked(entry, make) for key, entry in node["fields"].items()}
+    return getattr(import_module(SETS[node["class"]]), node["class"])(**fields)
 
 
-def _pack_array(value: Any) -> Any:
-    if value.dtype == object:
-        items = [packed(item) for item in value.ravel().tolist()]
-        return {"kind": "objects", "shape": list(value.shape), "items": items}
-    return np.ascontiguousarray(value).view(np.ndarray).reshape(value.shape)
-
-
-def _unpack_objects(node: dict[str, Any], make: Make) -> Any:
+def _unpack_objects(node: dict[str, Any], of: Callable[[Any], Any]) -> Any:
     out = np.empty(len(node["items"]), dtype=object)
-    out[:] = [unpacked(item, make) for item in node["items"]]
+    out[:] = [of(item) for item in node["items"]]
     return out.reshape(node["shape"])
 
 
-def _pack_dict(value: Mapping[Any, Any]) -> Any:
-    return {"kind": "dict", "items": [[packed(key), packed(entry)] for key, entry in value.items()]}
+def _read_text(read: Callable[[str], Any]) -> Callable[[dict[str, Any], Any], Any]:
+    return lambda node, of: read(str(node["text"]))
 
 
-def _unpack_dict(node: dict[str, Any], make: Make) -> Any:
-    return {unpacked(key, make): unpacked(entry, make) for key, entry in node["items"]}
+def _items(values: Any) -> dict[str, Any]:
+    return {"items": [packed(item) for item in values]}
+
+
+# The kinds of parts: the types, what a file holds of one, and the way back, given that of what is inside.
+_FORMS: dict[Any, tuple[Any, Callable[[Any], dict[str, Any]], Callable[[dict[str, Any], Any], Any]]] = {
+    "report": (PrivacyReport, lambda value: {"text": value.to_json()}, _read_text(PrivacyReport.from_json)),
+    "schema": (Schema, lambda value: {"text": value.to_toml()}, _read_text(Schema.from_toml)),
+    "scalar": (np.generic, lambda value: {"value": np.asarray(value)}, lambda node, of: node["value"][()]),
+    "objects": (np.ndarray, lambda v: {"shape": [*v.shape], **_items(v.ravel())}, _unpack_objects),
+    "dict": (
+        Mapping, lambda value: {"items": [[packed(key), packed(entry)] for key, entry in value.items()]},
+        lambda node, of: {of(key): of(entry) for key, entry in node["items"]},
+    ),
+    "list": ((list, range), _items, lambda node, of: [of(item) for item in node["items"]]),
+    "tuple": (tuple, _items, lambda node, of: tuple(of(item) for item in node["items"])),
+}  # fmt: skip
 
 
 def _is_pipeline(value: Any) -> bool:
@@ -113,21 +140,11 @@ def _is_pipeline(value: Any) -> bool:
     return module is not None and isinstance(value, module.Pipeline)
 
 
-def _pack_pipeline(value: Any) -> Any:
-    if value.memory is not None:
-        raise UnsupportedError("A pipeline with memory= cannot be saved. Set memory=None.")
-    return {"kind": "pipeline", "steps": [[name, packed(step)] for name, step in value.steps]}
-
-
-def _unpack_pipeline(node: dict[str, Any], make: Make) -> Any:
-    from sklearn.pipeline import Pipeline
-
-    return Pipeline([(str(name), unpacked(step, make)) for name, step in node["steps"]])
-
-
 def _pack_estimator(value: BaseEstimator) -> Any:
     if _is_pipeline(value):
-        return _pack_pipeline(value)
+        if value.memory is not None:
+            raise UnsupportedError("A pipeline with memory= cannot be saved. Set memory=None.")
+        return {"kind": "pipeline", "steps": [[name, packed(step)] for name, step in value.steps]}
     name = type(value).__name__
     if ESTIMATORS.get(name) != type(value).__module__:
         # skops reads and writes what it trusts of scikit-learn, and the rest is refused by name.
@@ -135,22 +152,23 @@ def _pack_estimator(value: BaseEstimator) -> Any:
     params = value.get_params(deep=False)
     state = {key: entry for key, entry in vars(value).items() if key not in params and key.endswith("_")}
     module, make = state.pop("module_", None), params.pop("module", None)
+    params |= dict.fromkeys(_NEVER & params.keys())
+    if not isinstance(params.get("random_state"), int):
+        params |= dict.fromkeys(
+            {"random_state"} & params.keys()
+        )  # a generator: of fits, and this one is over
+    weights = None
+    if module is not None:
+        whole = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
+        weights = {k: (t.float() if t.is_floating_point() else t).numpy() for k, t in whole.items()}
     return {
         "kind": "estimator",
         "class": name,
-        "params": {key: _pack_param(key, entry) for key, entry in params.items()},
+        "params": {key: packed(entry) for key, entry in params.items()},
         "state": {key: packed(entry) for key, entry in state.items()},
-        "weights": None if module is None else _weights(module),
+        "weights": weights,
         "made_by": None if make is None else getattr(make, "__qualname__", type(make).__name__),
     }
-
-
-def _pack_param(name: str, value: Any) -> Any:
-    if name in _NEVER:
-        return _NEVER[name]
-    if name == "random_state" and not isinstance(value, int):
-        return None  # a generator: it seeds public choices of fits, and this one is over
-    return packed(value)
 
 
 def _unpack_estimator(node: dict[str, Any], make: Make) -> Any:
@@ -192,13 +210,6 @@ def _require_numbers(model: Any) -> None:
             )
 
 
-def _weights(module: Any) -> dict[str, Any]:
-    return {
-        name: (tensor.detach().cpu().float() if tensor.is_floating_point() else tensor.detach().cpu()).numpy()
-        for name, tensor in module.state_dict().items()
-    }
-
-
 def _restore(model: Any, node: dict[str, Any], make: Make) -> None:
     """Make the module of a network and copy the weights into it."""
     import torch
@@ -222,48 +233,6 @@ def _restore(model: Any, node: dict[str, Any], make: Make) -> None:
             "The weights in the file do not fit the network that was made: names or shapes differ."
         ) from None
     model.module_ = module.eval()
-
-
-_PACKERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (PrivacyReport, lambda value: {"kind": "report", "text": value.to_json()}),
-    (Schema, lambda value: {"kind": "schema", "text": value.to_toml()}),
-    (np.generic, lambda value: {"kind": "scalar", "value": np.asarray(value)}),
-    (np.ma.MaskedArray, lambda value: _refuse_masked()),
-    (np.ndarray, _pack_array),
-    (sparse.sparray, lambda value: value),
-    (sparse.spmatrix, lambda value: value),
-    (BaseEstimator, _pack_estimator),
-    (Mapping, _pack_dict),
-    (list, lambda value: {"kind": "list", "items": [packed(item) for item in value]}),
-    (tuple, lambda value: {"kind": "tuple", "items": [packed(item) for item in value]}),
-    (range, lambda value: {"kind": "list", "items": list(value)}),
-    (_PLAIN, lambda value: next(kind for kind in _PLAIN if isinstance(value, kind))(value)),
-)
-_UNPACKERS: dict[Any, Callable[[dict[str, Any], Make], Any]] = {
-    "report": lambda node, make: PrivacyReport.from_json(node["text"]),
-    "schema": lambda node, make: Schema.from_toml(str(node["text"])),
-    "scalar": lambda node, make: node["value"][()],
-    "objects": _unpack_objects,
-    "pipeline": _unpack_pipeline,
-    "estimator": _unpack_estimator,
-    "foreign": lambda node, make: node["object"],
-    "dict": _unpack_dict,
-    "list": lambda node, make: [unpacked(item, make) for item in node["items"]],
-    "tuple": lambda node, make: tuple(unpacked(item, make) for item in node["items"]),
-    "set": lambda node, make: _unpack_set(node, make),
-}
-
-
-def _refuse_masked() -> Any:
-    raise UnsupportedError("A masked array has no form in a model file.")
-
-
-def _unpack_set(node: dict[str, Any], make: Make) -> Any:
-    name = node["class"]
-    if name not in SETS:
-        raise ModelFileError(f"The model file names {name!r}, which is not known here.")
-    fields = {str(key): unpacked(entry, make) for key, entry in node["fields"].items()}
-    return getattr(import_module(SETS[name]), name)(**fields)
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -305,7 +274,7 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
     with zipfile.ZipFile(whole, "w") as archive:
         archive.writestr(_TREE, json.dumps(packed(model), default=partial(_write_member, archive, target)))
         archive.writestr(_ABOUT, _facts(model, about))
-    replace_file(target, whole.getvalue())
+    replace_file(target, whole.getvalue(), error=ModelFileError)
     return target
 
 
@@ -433,32 +402,6 @@ def _read_skops(data: bytes, source: Path) -> Any:
     return _skops().loads(data, trusted=[])
 
 
-def replace_file(path: Path, content: bytes, *, own: bool = False) -> None:
-    """Write a file under another name and rename it when it is whole; ``own``: for its owner's eyes alone."""
-    try:
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise ModelFileError(
-            f"Cannot write {path.name!r} into {str(path.parent)!r}: {error.strerror}."
-        ) from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(draft, 0o600 if own else 0o666 & ~_umask())
-        os.replace(draft, path)
-    except OSError as error:
-        os.unlink(draft)
-        raise ModelFileError(f"Cannot write {path.name!r}: {error.strerror}.") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _facts(model: Any, own: Mapping[str, Any] | None) -> str:
     report = report_of(model)
     facts = {
@@ -489,7 +432,7 @@ def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
                 raise ModelFileError(f"{source.name!r} unpacks to {claimed} bytes: this is no model file.")
             facts = json.loads(archive.read(member))
             facts["format"], version = int(facts["format"]), str(facts["version"])
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RecursionError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise _damaged(source) from None

@@ -10,19 +10,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import UnsupportedError, require_extra
 from sordino.runs import PrivacyReport
+from sordino.tables.columns import Block, Number
+from sordino.tables.encoder import PairBlock
+from sordino.tables.shapes import dense_rows
+from sordino.tables.values import NO, YES, require_pandas
 
 _CLASSIFIERS = ("LogisticRegression", "SparseLogisticRegression", "LinearClassifier")
 _MODELS = (*_CLASSIFIERS, "LinearRegression", "SparseLinearRegression", "PCA")
 
 
-def to_onnx(model: Any) -> Any:
+def to_onnx(model: Any, *, tables: bool = False) -> Any:
     """Return a fitted linear model or PCA as an ONNX ``ModelProto``, converted by skl2onnx.
 
     The graph takes ``rows``, a float32 matrix, clips them to ``data_norm`` as ``predict`` does, and returns
     what the same model of scikit-learn returns: labels and probabilities, numbers (in the range that targets
     have), or components. Sums are in float32, so margins agree to about six digits. Write it with
     ``onnx.save``. A model with a schema takes encoded rows, ``model.encoder_.transform(table)``; their names
-    stand in the property ``columns``.
+    stand in the property ``columns``. With ``tables=True`` it takes the table itself, one input of shape
+    (rows, 1) for each column: numbers as float32 (nan for a gap), flags and levels as texts, spelled as the
+    schema does. Dates and texts of words have no such form.
 
     **Privacy.** It holds the released coefficients and declared bounds; it costs nothing. The report travels
     with it as a copy, in the property ``privacy`` of the graph.
@@ -44,11 +50,16 @@ def to_onnx(model: Any) -> Any:
     width = len(names) or model.n_features_in_
     inputs = [("clipped", FloatTensorType([None, width]))]
     options = {id(twin): {"zipmap": False}} if type(twin).__name__ == "LogisticRegression" else None
-    graph = convert_sklearn(twin, initial_types=inputs, options=options, target_opset=18)
+    graph = convert_sklearn(
+        twin, initial_types=inputs, options=options, target_opset={"": 18, "ai.onnx.ml": 1}
+    )
     if hasattr(model, "target_range_"):
         _bound_numbers(onnx, graph.graph, model._loss().link.node, *model.target_range_)
     clip = _clipping(onnx, width, float(model.data_norm_), graph)
     merged = onnx.compose.merge_models(clip, graph, io_map=[("clipped_rows", "clipped")])
+    if tables:
+        table = _TableGraph(onnx).encode(model).close(graph)
+        merged = onnx.compose.merge_models(table, merged, io_map=[("encoded_rows", "rows")])
     copy = PrivacyReport.from_dict(model.privacy_.to_dict())
     facts = {"privacy": copy.to_json()} | ({"columns": json.dumps(names)} if names else {})
     onnx.helper.set_model_props(merged, facts)
@@ -105,3 +116,113 @@ def _clipping(onnx: Any, features: int, bound: float, graph: Any) -> Any:
     clipped = make.make_tensor_value_info("clipped_rows", kind, [None, features])
     body = make.make_graph(nodes, "clip", [rows], [clipped], constants)
     return make.make_model(body, ir_version=graph.ir_version, opset_imports=list(graph.opset_import))
+
+
+class _TableGraph:
+    """The nodes that encode a table: a number by hats between knots, a text by the rows of its level."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+
+    def add(self, kind: str, *inputs: Any, **settings: Any) -> str:
+        """Add a node, whose inputs are names or constants, and return the name of its output."""
+        names = [one if isinstance(one, str) else self._constant(one) for one in inputs]
+        self.nodes.append(self.onnx.helper.make_node(kind, names, [f"t{len(self.nodes)}"], **settings))
+        return f"t{len(self.nodes) - 1}"
+
+    def _constant(self, value: Any) -> str:
+        array = np.asarray(value)
+        array = array.astype(np.float32) if array.dtype.kind == "f" else array
+        self.constants.append(self.onnx.numpy_helper.from_array(array, f"c{len(self.constants)}"))
+        return f"c{len(self.constants) - 1}"
+
+    def encode(self, model: Any) -> _TableGraph:
+        """Add the columns of a model's table, and join their encoded rows."""
+        encoder = getattr(model, "encoder_", None)
+        columns = {} if encoder is None else {column.name: column for column in encoder.schema_.features}
+        other = [c.name for c in columns.values() if c.word in ("date", "text")]
+        if encoder is None or other:
+            what = f"a {columns[other[0]].word}, column {other[0]!r}" if other else "no schema"
+            raise UnsupportedError(f"Expected numbers, flags and levels for tables=True, got {what}.")
+        rows: list[str] = []
+        brought: dict[str, str] = {}
+        for block in encoder.blocks():
+            if isinstance(block, PairBlock):
+                a, b = brought[block.first.name], brought[block.second.name]
+                both = self.add("Mul", self.add("Unsqueeze", a, [2]), self.add("Unsqueeze", b, [1]))
+                rows.append(self.add("Mul", self.add("Flatten", both, axis=1), float(block.weight)))
+                continue
+            column = columns[block.name]
+            read = self._number if isinstance(column, Number) else self._text
+            row, brought[block.name] = read(column, block, encoder.schema_.markers)
+            rows.append(row)
+        self.nodes.append(self.onnx.helper.make_node("Concat", rows, ["encoded_rows"], axis=1))
+        return self
+
+    def _input(self, name: str, kind: Any) -> str:
+        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, [None, 1]))
+        return name
+
+    def _number(self, column: Number, block: Block, markers: Any) -> tuple[str, str]:
+        """Interpolate between the encoded rows of knots, which are those of effects: pairs may bend there."""
+        value = self._input(column.name, self.onnx.TensorProto.FLOAT)
+        gap = self.add("IsNaN", value)
+        for marker in _finite(markers):
+            gap = self.add("Or", gap, self.add("Equal", value, marker))
+        named, (low, high) = isinstance(column.missing, str), column.ends
+        value = self.add("Where", gap, low if named else float(column.missing), value)
+        value = self.add("Sub", self.add("Min", self.add("Max", value, low), high), low)
+        points, positions = block.grid()
+        at = np.array(points) - low
+        if column.log:
+            value, at = self.add("Log", self.add("Add", value, 1.0)), np.log1p(at)
+        before, after = np.diff(at, prepend=np.nan), np.diff(at, append=np.nan)
+        up = np.where(np.isnan(before), 0.0, 1.0 / before), np.where(np.isnan(before), 1.0, 1.0 - at / before)
+        down = np.where(np.isnan(after), 0.0, -1.0 / after), np.where(np.isnan(after), 1.0, 1.0 + at / after)
+        sides = [self.add("Add", self.add("Mul", value, slope[None]), end[None]) for slope, end in (up, down)]
+        hats = self.add("Max", self.add("Min", *sides), 0.0)
+        regular, brought = _encoded(block, positions)
+        rows, contrasts = self.add("MatMul", hats, regular), self.add("MatMul", hats, brought)
+        if not named:
+            return rows, contrasts
+        missing, nothing = _encoded(block, np.array([np.nan]))
+        return self.add("Where", gap, missing, rows), self.add("Where", gap, nothing, contrasts)
+
+    def _text(self, column: Any, block: Block, markers: Any) -> tuple[str, str]:
+        """Look up the encoded row of a level, of another level, or of a gap."""
+        words = [spell(word) for word in (*YES, *NO) for spell in (str.lower, str.title, str.upper)]
+        keys = list(dict.fromkeys((*(words if column.word == "flag" else column.levels), *markers, "")))
+        positions = block.read(require_pandas().Series([*keys, "\0"], dtype=object))
+        code = self.add(
+            "LabelEncoder", self._input(column.name, self.onnx.TensorProto.STRING), domain="ai.onnx.ml",
+            classes_strings=keys, default_int64=len(keys),
+        )  # fmt: skip
+        code = self.add("Squeeze", code, [1])
+        regular, brought = (self.add("Gather", table, code, axis=0) for table in _encoded(block, positions))
+        return regular, brought
+
+    def close(self, graph: Any) -> Any:
+        """Return a model, in the versions of the graph that follows."""
+        make, kind = self.onnx.helper, self.onnx.TensorProto.FLOAT
+        rows = make.make_tensor_value_info("encoded_rows", kind, [None, None])
+        body = make.make_graph(self.nodes, "table", self.inputs, [rows], self.constants)
+        return make.make_model(
+            body, ir_version=graph.ir_version,
+            opset_imports=[make.make_opsetid("", 18), make.make_opsetid("ai.onnx.ml", 1)],
+        )  # fmt: skip
+
+
+def _finite(markers: Any) -> list[float]:
+    found = require_pandas().to_numeric(list(markers), errors="coerce")
+    return [float(value) for value in found if np.isfinite(value)]
+
+
+def _encoded(block: Block, positions: Any) -> tuple[Any, Any]:
+    """Return the encoded rows of positions, and what they bring into pairs."""
+    return (
+        dense_rows(block.entries(positions), len(block.origins)),
+        dense_rows(block.contrast(positions), len(block.contrasts)),
+    )

@@ -1,13 +1,15 @@
 """The registry of solvers: a row adds one to the library, its documentation and its tests.
 
 A family shares a setting: ``linear`` and ``heavy`` a :class:`~sordino.problems.problem.Problem`, ``pca`` a
-:class:`~sordino.problems.covariance.PcaProblem`, ``networks`` a recipe. The rows of the last need torch:
+:class:`~sordino.problems.covariance.PcaProblem`, ``location`` (means, moments, ranks, counts by group) a
+:class:`~sordino.problems.robust.Sample`, ``networks`` a recipe. The rows of the last need torch:
 :mod:`sordino.nn.solvers` adds them.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import MISSING, fields
 from functools import partial
 from typing import Any
 
@@ -17,6 +19,17 @@ from sordino.solvers.base import Capabilities, Entry, Option, Options, Solver, c
 from sordino.solvers.baselines import Coordinate, FrankWolfe, Peeled, TwoStage
 from sordino.solvers.dense import Adam, Agd, Gd, RrpSgd, Sgd, Srm
 from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, learner
+from sordino.solvers.heavy.location import RowMeans
+from sordino.solvers.heavy.mean import RobustMean
+from sordino.solvers.heavy.moments import (
+    BoundedCovariance,
+    BoundedMean,
+    BoundedVariance,
+    RobustCovariance,
+    RobustVariance,
+)
+from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellQuantiles, CellSums, RankQuantiles
+from sordino.solvers.one_step import OneStep
 from sordino.solvers.pca.direct import Gauss, ModSulq, Screen
 from sordino.solvers.pca.iterative import Oja, Power, Spca, Vrpca
 from sordino.solvers.pca.spectrum import automatic
@@ -26,6 +39,13 @@ from sordino.solvers.transfer import Transfer
 
 def _pca_default(problem: Any) -> str:
     return automatic(problem.features, problem.sparse, math.isfinite(problem.epsilon))
+
+
+def _statistic(solver: Any, asks: str) -> Entry:
+    """Return the row of a solver whose options are its fields, which a function of statistics has checked."""
+    known = {f.name: Option(None if f.default is MISSING else f.default) for f in fields(solver)}
+    able = Capabilities(asks, reads=(), options=known, dense=True, weights=False, page="../statistics")
+    return Entry(lambda sample, options: solver(**options.extra), able)
 
 
 SOLVERS: dict[str, dict[str, Entry]] = {
@@ -64,6 +84,21 @@ SOLVERS: dict[str, dict[str, Entry]] = {
         "strongly-convex": Entry(partial(learner, average="tail"), LEARNER),
         "convex": Entry(partial(learner, average="all"), LEARNER),
     },
+    "location": {
+        "truncated-mean": _statistic(RobustMean, "halvings, a histogram of scales, truncated sums"),
+        "bounded-mean": _statistic(BoundedMean, "a truncated mean and the plain one"),
+        "variance": _statistic(RobustVariance, "halvings, a histogram of scales, truncated powers"),
+        "bounded-variance": _statistic(BoundedVariance, "a truncated variance and the plain one"),
+        "covariance": _statistic(RobustCovariance, "scales and outer products of pair differences"),
+        "bounded-covariance": _statistic(BoundedCovariance, "truncated pairs and the plain second moments"),
+        "quantiles": _statistic(RankQuantiles, "a tree of counts"),
+        "row-means": _statistic(RowMeans, "the mean of rows in a ball"),
+        "counts": _statistic(CellCounts, "counts of cells"),
+        "sums": _statistic(CellSums, "sums of cells"),
+        "means": _statistic(CellMeans, "counts, sums and squares of cells"),
+        "cell-quantiles": _statistic(CellQuantiles, "counts and trees of counts of cells"),
+        "one-step": _statistic(OneStep, "curvature, scores and their squares"),
+    },
     "networks": {},
 }
 _WORD = {"networks": "optimizer"}  # what a solver of this family is called where it is chosen
@@ -78,6 +113,11 @@ def make_solver(name: str, setting: Any, options: Options, family: str = "linear
         row = SOLVERS[family][name]
     check_asked(name, SOLVERS[family], setting, options, _WORD.get(family, "solver"))
     return row.solver(setting, options)
+
+
+def statistic(name: str, setting: Any, **known: Any) -> Any:
+    """Return the named solver of the family ``location``."""
+    return make_solver(name, setting, Options(extra=known), "location")
 
 
 def capabilities_of(name: str, family: str = "linear") -> Capabilities:

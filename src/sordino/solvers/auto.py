@@ -50,7 +50,6 @@ from sordino.solvers.descent import (
     top_mask,
 )
 from sordino.solvers.length import (
-    LENGTH_STEPS,
     Descended,
     class_share,
     constant_odds,
@@ -58,6 +57,7 @@ from sordino.solvers.length import (
     learnable,
     length_query,
     length_share,
+    length_steps,
     lengthened,
     opened_gradient,
 )
@@ -289,9 +289,13 @@ class Auto:
             queries["center"] = (TargetCounts(), CENTER_STEPS, min(max(CENTER, CENTER * few), CENTER_OF_FEW))
         if isinstance(problem.loss, LabelModel) and problem.intercept:
             queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
-        if has_length(problem.loss) and not self._plain(problem):
+        if has_length(problem.loss) and not (self._plain(problem) and problem.loss.targets == "numbers"):
             left = self._last_count(problem)
-            queries["length"] = (length_query(problem, left), LENGTH_STEPS, length_share(problem, left))
+            queries["length"] = (
+                length_query(problem, left),
+                length_steps(problem),
+                length_share(problem, left),
+            )
         if not self._plain(problem):
             queries |= last
         for name, stage in self.stages.items():

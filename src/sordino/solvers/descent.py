@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel import Curator
-from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.kernel.machine_code import compiled
+from sordino.kernel.arrays import Bools, Floats, Ints, compiled
 from sordino.problems.affine import Affine
 from sordino.problems.losses import has_length
 from sordino.problems.problem import Problem

@@ -52,6 +52,8 @@ def opened_length(problem: Problem, clip: float, coefficients: int, telling: flo
     """
     if not isinstance(problem.loss, LabelModel):
         return clip
+    if math.isinf(problem.epsilon):
+        return 1e6 * clip
     signal = telling * problem.population * problem.epsilon * has_room(problem, coefficients)
     return clip * min(max(1.0, signal / _ENOUGH) ** _OPENING, _WIDEST)
 
@@ -126,7 +128,9 @@ def _opening(problem: Problem, enough: float) -> float:
     return min(max(1.0, problem.population * problem.epsilon / enough) ** 0.5, 1e6)
 
 
-LENGTH_STEPS, CLIP = 3, 0.4
+CLIP = 0.4
+# Labels are asked about in so many narrow questions before the wide ones.
+_NARROW_STEPS = 2
 # The norm of a mean gradient that data with something to learn are expected to show (less where the unit of
 # targets had to be found), and its smallest part in a margin, however many coordinates share it.
 _LABELS_SIGNAL, _NUMBERS_SIGNAL, _SEEN = 0.12, 0.03, 0.125
@@ -139,7 +143,7 @@ _FEW, _SHORT, _WIDER = 16_000.0, 0.2, 0.3
 # The share of the last question, about slope and offset, of numbers and of labels. So many records times
 # epsilon tell the slope of log odds from noise; fewer need more of the budget, up to the largest share of two
 # classes, and of several.
-_SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH_FOR_LENGTH = 0.02, 0.04, (0.10, 0.05), 4000.0
+_SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH_FOR_LENGTH = 0.02, 0.06, (0.10, 0.05), 4000.0
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
@@ -148,6 +152,14 @@ _OWN_ERROR = 0.001
 # A tail that the clip of numbers would take counts as a bias by so much of it; with fewer records times
 # epsilon than the second number the clip opens less, down to not at all.
 _TAIL, _ENOUGH_TO_WIDEN = 0.2, 2000.0
+# A step may make log odds longer by the first number to be taken as one in one over their length; one of the
+# second is far.
+_LONGER, _FAR = 0.25, 0.2
+# Margins are measured from where they are zero, of slopes of so much at least.
+_NEAREST = 0.1
+# A narrow question finds a slope that is off by about so much where the model is not true.
+_UNTRUE = 0.3
+_SURE = 3.0
 # The least slope, in standard deviations of what is known of it.
 _LEAST = 0.1
 
@@ -261,41 +273,106 @@ def lengthened(curator: Curator, problem: Problem, model: Descended) -> Lengthen
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
     few = few_labels(problem)
     slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
-    law = np.array([slope, 0.0]), model.spread(few)
-    point, curvature, noise = _found(curator, problem, model, offset, law)
-    w = model.w * point[0]
+    asked = MarginQuestion.of(curator, problem, model, offset)
+    expected = np.array([slope, offset] if asked.two else [slope])
+    prior = np.diag(1.0 / model.spread(few)[: expected.size])
+    if asked.two and asked.odds:  # longer log odds are so everywhere
+        prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * offset
+    found = recalibrated(asked, expected, prior, length_steps(problem), asked.odds)
+    w = model.w * found.point[0]
     if model.affine.intercept:
-        w[..., -1] = (offset + (point[1] if len(point) == 2 else 0.0)) / model.affine.intercept
-    bend = curvature[1, 1] if len(point) == 2 else mean_bend(problem)
-    error = slope_noise(curvature, noise, law[1])
-    return Lengthened(w, float(point[0]), error, min(max(float(bend), 0.0), 1.0))
+        moved = found.point[1] if asked.two else asked.rest + found.point[0] * (offset - asked.rest)
+        w[..., -1] = moved / model.affine.intercept
+    bend = found.curvature[1, 1] if asked.two else mean_bend(problem)
+    return Lengthened(w, float(found.point[0]), found.noise, min(max(float(bend), 0.0), 1.0))
 
 
-def _found(
-    curator: Curator, problem: Problem, model: Descended, offset: Any, law: tuple[Floats, Floats]
-) -> tuple[Floats, Floats, Floats]:
-    query: Any = curator.plan.releases["length"].query
-    n, own, plain = problem.population, own_part(problem, model), np.array(model.w)
-    if problem.loss.targets == "numbers" and "whole" not in curator.plan.releases:
-        own = replace(own, narrow=_wider(curator, problem, model))
-    if model.affine.intercept:
-        plain[..., -1] = 0.0
-    plain = model.affine.coefficients(plain, problem.intercept)
+def length_steps(problem: Problem) -> int:
+    """Return how often slope and offset are asked for: of labels in narrow questions first, then in wide."""
+    if not isinstance(problem.loss, LabelModel):
+        return 3
+    return 5 if math.isfinite(problem.epsilon) else 20
 
-    def ask(point: Floats) -> tuple[Floats, Floats]:
-        moved = offset + point[1] if query.offset else offset
-        params = (plain, moved, float(point[0]), model.targets.size, own)
-        gradient, curvature = query.unpacked(curator.release("length", params) / n, own.narrow)
-        if isinstance(problem.loss, LabelModel):  # longer margins cost more of the penalties, too
-            slopes = plain[..., : model.affine.scale.size]
-            gradient[0] += float(np.sum(plain * problem.penalty_gradient(point[0] * plain)))
-            curvature[0, 0] += problem.penalty_curvature * float(np.sum(np.square(slopes)))
-        return gradient, curvature
 
-    noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n), own.narrow)[0]
-    start, spread = (part[: len(noise)] for part in law)
-    errors = np.sqrt(noise**2 + (_OWN_ERROR * own.travel) ** 2)
-    return *recalibrated(ask, start, errors, spread), noise
+@dataclass(frozen=True, eq=False)
+class MarginQuestion:
+    """What is asked about the margins of a model at a slope and an offset.
+
+    Log odds are asked about as they are there, from a centre: a narrow clip takes least of the records that
+    are near it, and they should be those that tell most.
+    """
+
+    curator: Curator
+    problem: Problem
+    model: Descended
+    offset: Any
+    own: OwnPart
+
+    @classmethod
+    def of(cls, curator: Curator, problem: Problem, model: Descended, offset: Any) -> MarginQuestion:
+        """Return the question, for numbers with a wider clip where nothing corrects slopes later."""
+        own = own_part(problem, model)
+        if problem.loss.targets == "numbers" and "whole" not in curator.plan.releases:
+            own = replace(own, narrow=_wider(curator, problem, model))
+        return cls(curator, problem, model, offset, own)
+
+    @property
+    def query(self) -> Any:
+        """The query, with its clip."""
+        return self.curator.plan.releases["length"].query
+
+    @property
+    def two(self) -> bool:
+        """Whether the offset is asked for, besides the slope."""
+        return bool(self.query.offset)
+
+    @property
+    def odds(self) -> bool:
+        """Whether margins are log odds."""
+        return isinstance(self.problem.loss, LabelModel)
+
+    @property
+    def rest(self) -> Any:
+        """The part of a fixed offset that does not grow with the slope: that of the class shares."""
+        return self.model.home if self.odds else self.offset
+
+    def __call__(self, point: Floats, center: float, number: int) -> Answer:
+        """Return the answer at a point."""
+        size = max(float(point[0]), _NEAREST) if self.odds else 1.0
+        away = size * (center if self.two else self.offset - self.rest)
+        narrow = self.own.narrow * self._narrow(number)
+        own = replace(self.own, end=self.own.end - away, travel=size * self.own.travel, narrow=narrow)
+        w = size * self.model.w
+        if self.model.affine.intercept:
+            w[..., -1] = away / self.model.affine.intercept
+        plain, slope = self.model.affine.coefficients(w, self.problem.intercept), float(point[0]) / size
+        left = point[1] - slope * away if self.two else self.rest
+        released = self.curator.release("length", (plain, left, slope, self.model.targets.size, own))
+        gradient, curvature = self.query.unpacked(released / self.problem.population, narrow)
+        if self.odds:  # longer margins cost more of the penalties, too
+            slopes = plain[..., : self.model.affine.scale.size]
+            gradient[0] += float(np.sum(plain * self.problem.penalty_gradient(slope * plain)))
+            curvature[0, 0] += self.problem.penalty_curvature * float(np.sum(np.square(slopes)))
+        back = np.array([[1.0, -float(away)], [0.0, size]]) / size if self.two else np.eye(1) / size
+        return self._answer(point, (gradient, curvature), own, back)
+
+    def _narrow(self, number: int) -> float:
+        """Return how much narrower than declared a question of this number is clipped."""
+        if not self.odds or number >= _NARROW_STEPS:
+            return 1.0
+        return min(max(self.own.narrow * self.query.clip / CLIP, 1.0), _WIDEST) ** -0.5
+
+    def _answer(self, point: Floats, seen: tuple[Floats, Floats], own: OwnPart, back: Floats) -> Answer:
+        """Return derivatives in slope and offset, ``back`` from those that were seen, with their errors."""
+        gradient, curvature = seen
+        spread = noise_std(self.curator, "length") / self.problem.population
+        noise, unsure = self.query.unpacked(np.full(self.query.size, spread), own.narrow)
+        curvature = curvature + np.diag(np.maximum(np.diag(unsure - curvature), 0.0))
+        errors = np.maximum(np.hypot(noise, _OWN_ERROR * own.travel), 1e-9)  # a prior is nothing beside data
+        if own.narrow < self.own.narrow:  # about a model that is true
+            errors[0] = math.hypot(errors[0], _UNTRUE * curvature[0, 0])
+        sure = np.linalg.inv(back) / errors[:, None]
+        return Answer(point, back @ gradient, back @ curvature @ back.T, sure, own.narrow)
 
 
 def _wider(curator: Curator, problem: Problem, model: Descended) -> float:
@@ -328,57 +405,113 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
     free = mean_bend(problem) * min(problem.outputs, 2) / model.coordinates
     chosen = _CHOSEN if len(model.legs) > 1 else 1.0
     travel = chosen / (problem.population * (1.0 / travelled(model.legs) + free))
+    if math.isinf(problem.epsilon):  # the plain model is the one that fits its own records
+        travel = 0.0
     gradient = model.gradient
     whole, told = (opened_length(problem, 1.0, model.coordinates, part) for part in (1.0, model.telling))
     return OwnPart(model.affine, travel, model.home, model.offset, gradient.clip, gradient.fair, told / whole)
 
 
-def recalibrated(
-    ask: Callable[[Floats], tuple[Floats, Floats]], expected: Floats, noise: Floats, spread: Floats
-) -> tuple[Floats, Floats]:
-    r"""Return the slope (and offset) after Newton steps from what is ``expected``, and the curvature.
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What was released about slope and offset at a point.
 
-    ``ask`` releases gradient and curvature at a point; ``noise`` is the standard deviation of each entry of a
-    gradient. The point is the mean of its posterior under a normal law around ``expected``, of deviations
-    ``spread``, and normal noise: where nothing can be learned, ``expected`` is the answer.
+    ``sure`` is a root of the precision of the gradient, ``width`` the clip of the question.
+    """
+
+    point: Floats
+    gradient: Floats
+    curvature: Floats
+    sure: Floats
+    width: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Recalibrated:
+    """Slope and offset, the curvature there, and the deviation of the noise of the slope."""
+
+    point: Floats
+    curvature: Floats
+    noise: float
+
+
+def recalibrated(
+    ask: Callable[[Floats, float, int], Answer], expected: Floats, prior: Floats, asks: int, odds: bool
+) -> Recalibrated:
+    r"""Return the slope (and offset) after Newton steps from what is ``expected``.
+
+    ``ask`` releases gradient and curvature at a point. The point is the mean of its posterior under a normal
+    law around ``expected`` with the root ``prior`` of its precision, and normal noise: where nothing can be
+    learned, ``expected`` is the answer. Steps that make ``odds`` longer go farther.
 
     **Privacy.** Post-processing of what ``ask`` released.
     """
-    point, points, gradients, curvatures = expected, [], [], []
-    for _ in range(LENGTH_STEPS):
-        gradient, curvature = ask(point)
-        points.append(point)
-        gradients.append(gradient)
-        curvatures.append(curvature)
-        known = _positive(np.mean(curvatures, axis=0))
-        rights = [known @ p - g for p, g in zip(points, gradients, strict=True)]
-        found, deviation = _posterior(known, rights, (expected, spread), noise)
-        point = point + np.clip(found - point, -1.0, 1.0)
-        point[0] = max(point[0], _LEAST * deviation)  # at zero the margins would lose their order
-    return point, known
+    point, answers, wider, center = expected, [], 1.0, 0.0
+    for number in range(asks):
+        answers.append(ask(point, center, number))
+        found = _posterior(answers, expected, prior / wider)
+        # What is farther from what was expected than noise could move it was not to be expected.
+        wider = max(wider, prior[0, 0] * (abs(found.point[0] - expected[0]) - _SURE * found.noise))
+        moved, far = found.point - point, 0.0
+        if not odds:
+            moved = np.clip(moved, -1.0, 1.0)
+        elif number < asks - 1:
+            center, (moved, far) = _center(found), longer(moved, point, found)
+        answers = [] if far > _FAR else answers  # those before are about another place
+        point = point + moved
+        point[0] = max(point[0], _LEAST * found.noise)  # at zero the margins would lose their order
+    return replace(found, point=point)
 
 
-def _posterior(
-    curvature: Floats, rights: list[Floats], law: tuple[Floats, Floats], noise: Floats
-) -> tuple[Floats, float]:
-    """Return the mean of x, of this normal law, where ``curvature x`` was seen as ``rights``, with noise.
+def _center(found: Recalibrated) -> float:
+    """Return where records tell most of the slope: their weighted centre, of margins that have one."""
+    if len(found.point) < 2:
+        return 0.0
+    even = found.point[1] / max(found.point[0], _NEAREST)
+    seen = -found.curvature[0, 1] / max(found.curvature[1, 1], 1e-300)
+    return float(np.clip(seen, min(even, 0.0), max(even, 0.0)))
 
-    The second number is the standard deviation of the first entry.
+
+def longer(moved: Floats, point: Floats, found: Recalibrated) -> tuple[Floats, float]:
+    """Return a Newton step as far as it holds, and by how much at least it changes the length of margins.
+
+    Of classes that hardly overlap the loss is a square in one over the length of their log odds; a Newton
+    step in the length goes a third of the way. So a step that makes log odds longer is taken as one in one
+    over the length, as far as the curvature says that it is along the point and noise does not explain it.
     """
-    expected, prior = law[0], 1.0 / law[1]
-    sure = 1.0 / np.maximum(noise, 1e-9)  # without noise the prior is nothing beside the data
-    rows = [np.diag(prior), *[sure[:, None] * curvature] * len(rights)]
-    values = [prior * expected, *[sure * right for right in rights]]
-    known = np.concatenate(rows)
-    found: Floats = np.linalg.lstsq(known, np.concatenate(values), rcond=None)[0]
-    return found, math.sqrt(np.linalg.inv(known.T @ known)[0, 0])
+    most = np.maximum(np.abs(point), 1.0)
+    moved = np.clip(moved, -most, most)
+    along = float(point @ found.curvature @ moved) / max(float(point @ found.curvature @ point), 1e-300)
+    chance = found.noise / max(point[0], _NEAREST)
+    share = min(max(along - chance, 0.0), _LONGER)
+    more = (1.0 - 2.0 * share) / (1.0 - 3.0 * share) - 1.0 - share
+    return moved + more * point, abs(along) - _SURE * chance
 
 
-def slope_noise(curvature: Floats, noise: Floats, spread: Floats) -> float:
-    """Return the standard deviation that the noise of the gradients leaves to the slope."""
-    precise = LENGTH_STEPS * np.square(curvature / np.maximum(noise, 1e-9)[:, None]).sum(axis=0)
-    # The posterior mean weighs what was seen by its precision; what was expected carries no noise.
-    return float(math.sqrt(precise[0]) / (spread[0] ** -2.0 + precise[0])) if noise.any() else 0.0
+def _posterior(answers: list[Answer], expected: Floats, prior: Floats) -> Recalibrated:
+    """Return the mean of slope and offset by answers with noise, and by what is expected of them.
+
+    Narrow questions say the same as wide ones where the model is true, with less noise; as far as wide ones
+    deny it, they are not believed.
+    """
+    wide = [a for a in answers if a.width == answers[-1].width]
+    narrow, bent = [a for a in answers if a.width != answers[-1].width], _mean_bend(wide)
+    parts = [(a, a.sure, bent) for a in wide]
+    if narrow:
+        found, theirs = _posterior(narrow, expected, prior), _mean_bend(narrow)
+        missed = np.mean([a.sure @ (a.gradient + bent @ (found.point - a.point)) for a in wide], axis=0)
+        doubt = max(len(wide) * float(missed @ missed) - 2.0 * len(missed), 0.0)
+        parts += [(a, a.sure / (1.0 + doubt), theirs) for a in narrow]
+    seen = np.concatenate([sure @ own for _, sure, own in parts])
+    values = [sure @ (own @ a.point - a.gradient) for a, sure, own in parts]
+    inverse = np.linalg.pinv(np.concatenate([prior, seen]))
+    noise = inverse[0, len(prior) :]
+    point: Floats = inverse @ np.concatenate([prior @ expected, *values])
+    return Recalibrated(point, bent, math.sqrt(float(noise @ noise)))
+
+
+def _mean_bend(answers: list[Answer]) -> Floats:
+    return _positive(np.mean([a.curvature for a in answers], axis=0))
 
 
 def _positive(matrix: Floats) -> Floats:

@@ -11,12 +11,13 @@ from sordino.tables.columns import (
     Ignored,
     Number,
     Ordinal,
+    Origin,
     Person,
     Target,
     Text,
     Weight,
 )
-from sordino.tables.encoder import Origin, TableEncoder
+from sordino.tables.encoder import TableEncoder
 from sordino.tables.learning import Learned, Shares, learn_schema, value_shares
 from sordino.tables.schema import Schema, draft_schema
 from sordino.tables.shapes import Shape

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from sordino.errors import InvalidInputError
-from sordino.tables.columns import Category, Column, Flag, Text
+from sordino.tables.columns import Column, Text
 from sordino.tables.schema import Schema
 from sordino.values import check_count
 
@@ -60,50 +60,18 @@ class Basis:
         return f"{curves} for columns that declare none, {len(self.pairs)} pairs of columns"
 
     def squared_norm(self, columns: Sequence[Column]) -> float:
-        """Return a bound on the squared norm of every encoded row: the sum of what each block adds."""
-        tops = {column.name: contrast_top(column) for column in columns}
-        alone = sum(self._squared_norm_of(column) for column in columns)
+        """Return a bound on the squared norm of every encoded row: the sum of what each block adds.
+
+        A level, a flag, a gap and the words of a text add at most one; what a column brings into its pairs
+        has a squared norm of at most two, its line and its tent, or one.
+        """
+        tops = {column.name: 1.0 + column.curved for column in columns}
+        bent = {c.name: c.curved and c.knots_or(self.knots) != 1 for c in columns}
+        alone = sum(
+            max(1.0, self.line**2 + self.curve**2 * bent[c.name]) if c.curved else 1.0 for c in columns
+        )
         paired = sum(tops[a] * tops[b] for a, b in self.pairs) / max(len(self.pairs), 1)
         return alone + self.pair**2 * paired
-
-    def _squared_norm_of(self, column: Column) -> float:
-        """Return what a column adds: a level, a flag, a gap and the words of a text at most one."""
-        if not is_curved(column):
-            return 1.0
-        return max(1.0, self.line**2 + self.curve**2 * (knots_of(column, self.knots) != 1))
-
-
-def is_curved(column: Column) -> bool:
-    """Tell whether a column has hats, where its basis has knots: numbers, dates and ordinals."""
-    return not isinstance(column, (Category, Flag, Text))
-
-
-def knots_of(column: Column, default: int) -> int | tuple[float, ...]:
-    """Return the knots of a column: those it declares, else the default; 1 where its effect cannot bend."""
-    return (getattr(column, "knots", None) or default) if is_curved(column) else 1
-
-
-def contrast_top(column: Column) -> float:
-    """Return the largest squared norm of what a column brings into its pairs: line and tent, or one level."""
-    return 2.0 if is_curved(column) else 1.0
-
-
-def contrast_size(column: Column) -> int:
-    """Return how many columns a column brings into its pairs."""
-    if isinstance(column, Category) and len(column.levels or ()) != 2:
-        return len(column.levels or ())
-    return 1 + is_curved(column)
-
-
-def _size(column: Column, knots: int) -> int:
-    """Return how many columns a column becomes; those for gaps and other levels do not count."""
-    if isinstance(column, Text):
-        return column.buckets
-    if not is_curved(column):
-        return contrast_size(column)
-    own = knots_of(column, knots)
-    count = len(own) + 2 if isinstance(own, tuple) else own
-    return 1 + count * (count > 1)
 
 
 def choose_basis(
@@ -118,10 +86,10 @@ def choose_basis(
     labels = () if schema.target is None else schema.target.levels or ()
     signal = units * min(float(epsilon), FULL) / (len(labels) if len(labels) > 2 else 1)
     each = check_count("knots", knots, 1, 1000, "1 is a straight line.")
-    sizes = {c.name: contrast_size(c) for c in features if not isinstance(c, Text)}
+    sizes = {c.name: c.contrast_size for c in features if not isinstance(c, Text)}
 
     def room(pairs: Sequence[tuple[str, str]], knots: int) -> float:
-        columns = sum(_size(c, knots) for c in features) + sum(sizes[a] * sizes[b] for a, b in pairs)
+        columns = sum(c.size(knots) for c in features) + sum(sizes[a] * sizes[b] for a, b in pairs)
         return signal / max(columns, 1)
 
     every = tuple(combinations(sizes, 2))

@@ -1,48 +1,251 @@
-"""The kinds of columns that a table can have; everything they hold is declared, nothing is read from data."""
+"""The kinds of columns that a table can have: what each declares, how its values are read and encoded.
+
+A kind is one class of this file. Everything it holds is declared, nothing is read from data.
+"""
 
 from __future__ import annotations
 
 import datetime
 import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from sordino.errors import SchemaError
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.clip import clipped_matrix
 from sordino.runs import Price
+from sordino.tables.files import AS_IS, NUMBER, TEXT
+from sordino.tables.values import (
+    MISSING,
+    OTHER,
+    codes_of,
+    days_of,
+    flags_of,
+    is_unicode,
+    level_text,
+    numbers_of,
+)
 from sordino.values import as_float
 
-# ---------------------- Checks of what a schema declares; messages name the column, the rule and the remedy
+if TYPE_CHECKING:
+    from sordino.tables.basis import Basis
 
 MOST_LEVELS = 100_000
-MISSING = ("column", "zero")
+GAPS = ("column", "zero")
+BOUNDS = "bounds (low and high)"
+_NAMED_LEVELS = 6
+_EPOCH = datetime.date(2000, 1, 1).toordinal()
+Knots = int | tuple[float, ...]
+
+# ------------------------------------------------- From the values of a column to entries of encoded rows
+# A column stores a fixed number of entries per row (words apart), so a million rows are two arrays that are
+# filled column by column. The entries of one column have Euclidean norm at most one.
+
+
+class Origin(NamedTuple):
+    """The column that an encoded one comes from, and what of it: a level, a knot, "other", "missing"."""
+
+    column: str
+    part: str
+
+
+class Entries(NamedTuple):
+    """Places within a block, rising along a row, and values; shape (rows, width)."""
+
+    places: Ints
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The encoded columns of one column of the table.
+
+    Parameters
+    ----------
+    name : of the column.
+    labels : what the regular ones stand for: levels, knots, or nothing for the value itself.
+    read : from a pandas Series to positions: level numbers (width 1), or places between knots, nan or a
+        negative code for what is missing or not declared.
+    points : the values at the positions 0, 1, 2 and so on: knots, ends of a line, or levels.
+    missing : the rule for missing values.
+    levels : positions are level numbers; else a row has weights at the two knots around its position, or
+        the position itself where there is one label only.
+    curved : it is a number, a date or an ordinal, whose line has a weight and which brings a tent into pairs.
+    other : there is a column for values that are not declared.
+    shares : of the range at each knot, for the line; two equal steps where there are no knots.
+    log : shares are those of logarithms.
+    basis : where there is one, a line from -1 to 1 stands before the knots, and lines and knots have weights.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    read: Callable[[Any], Any]
+    points: tuple[Any, ...]
+    missing: str
+    levels: bool = False
+    curved: bool = False
+    other: bool = False
+    shares: Floats = field(default_factory=lambda: np.array([0.0, 1.0]))
+    log: bool = False
+    basis: Basis | None = None
+
+    @property
+    def signed(self) -> bool:
+        """Whether one column, from -1 to 1, is all of it: a line, a flag or two levels, of a basis."""
+        return self.basis is not None and len(self.labels) == 1 + self.levels
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the regular columns stand for."""
+        if self.signed:
+            return (self.labels[-1],)
+        return ("", *self.labels) if self.basis is not None and not self.levels else self.labels
+
+    @property
+    def width(self) -> int:
+        """How many entries a row stores."""
+        if self.levels or len(self.labels) == 1:
+            return 1
+        return 2 if self.basis is None else 3
+
+    @property
+    def origins(self) -> list[Origin]:
+        """Where the encoded columns come from."""
+        extra = ["other"] * self.other + ["missing"] * (self.missing == "column")
+        return [Origin(self.name, part) for part in (*self.parts, *extra)]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the encoded columns."""
+        own = [self._name(part) for part in self.parts]
+        return own + [f"{self.name} ({origin.part})" for origin in self.origins[len(own) :]]
+
+    def _name(self, part: str) -> str:
+        return f"{self.name}{'=' if self.levels else ' '}{part}".rstrip()
+
+    def entries(self, positions: Any) -> Entries:
+        """Return the entries of each row, given their positions."""
+        absent, strange = self._split(positions)
+        out = self._regular(np.where(absent | strange, 0, positions))
+        place = len(self.parts)
+        after = place + (self.other and self.missing == "column")
+        gap = after if self.missing in ("column", "other") else None
+        for rows, at in ((strange, place if self.other else None), (absent, gap)):
+            if rows.any():  # rows without a position: one at their place, or nothing at all
+                out.values[rows] = 0.0
+                if at is not None:
+                    out.places[rows] = np.arange(at - self.width + 1, at + 1)
+                    out.values[rows, -1] = 1.0
+        return out
+
+    def _split(self, positions: Any) -> tuple[Any, Any]:
+        """Return which rows have no value, and which one that is not declared."""
+        absent = np.isnan(positions) if positions.dtype.kind == "f" else positions == MISSING
+        return absent, positions == OTHER if self.levels or self.other else np.zeros(1, dtype=bool)
+
+    def _regular(self, positions: Any) -> Entries:
+        if self.width == 1:
+            first: Any = positions if self.levels and not self.signed else np.zeros(positions.size)
+            values = np.ones((positions.size, 1)) if self.levels else positions.astype(float)[:, None]
+            values = self._line(positions, self.curved) if self.signed else values
+            return Entries(first.astype(np.int32)[:, None], values)
+        cell = np.minimum(positions.astype(np.int32), len(self.labels) - 2)
+        weight, before = positions - cell, self.width - 2
+        places, values = np.empty((cell.size, self.width), dtype=np.int32), np.empty((cell.size, self.width))
+        np.add(cell, before, out=places[:, -2])
+        np.add(cell, before + 1, out=places[:, -1])
+        values[:, -1] = weight
+        np.subtract(1.0, weight, out=values[:, -2])
+        if self.basis is not None:
+            places[:, 0], values[:, :1] = 0, self._line(positions, self.curved)
+            values[:, 1:] *= self.basis.curve
+        return Entries(places, values)
+
+    def _line(self, positions: Any, weighted: bool = False) -> Floats:
+        """Return the share of the range from -1 to 1, as one column."""
+        shares = np.interp(positions, np.arange(float(self.shares.size)), self.shares)
+        line = np.asarray(2.0 * shares - 1.0)[:, None]
+        return line * self.basis.line if weighted and self.basis is not None else line
+
+    def grid(self, rest: bool = True) -> tuple[tuple[Any, ...], Any]:
+        """Return values between which effects are straight, or all levels, and their positions.
+
+        What has no column among the regular ones, other levels and gaps of a category, counts as ``rest``.
+        """
+        count = len(self.points)
+        if isinstance(self.points[0], float):  # a pair may bend in the middle of the range
+            every = np.arange(float(count))
+            positions = np.unique(np.append(every, np.interp(0.5, self.shares, every)))
+            values = np.interp(positions, every, self.points)
+            if self.log:
+                shares = np.interp(positions, every, self.shares) * np.log1p(values[-1] - values[0])
+                values = np.where(positions % 1.0 > 0.0, values[0] + np.expm1(shares), values)
+            return tuple(values.tolist()), positions
+        if not self.levels:
+            return self.points, np.arange(float(count))
+        more = {"(other)": OTHER} if self.other and rest else {}
+        more |= {"(missing)": MISSING} if self.missing == "column" and rest else {}
+        return (*self.points, *more), np.array([*range(count), *more.values()])
+
+    @property
+    def contrasts(self) -> tuple[str, ...]:
+        """What the column brings into its pairs: a line and a tent, minus or plus one, or its levels."""
+        if self.curved:
+            return self.name, f"{self.name} middle"
+        return tuple(map(self._name, self.labels[-1:] if self.signed else self.labels))
+
+    def contrast(self, positions: Any) -> Entries:
+        """Return what each row brings into the pairs of the column; undeclared values bring none."""
+        absent, strange = self._split(positions)
+        known = ~(absent | strange)
+        regular = np.where(known, positions, 0)
+        if self.levels and not self.signed:
+            return Entries(regular.astype(np.int64)[:, None], known.astype(float)[:, None])
+        line = self._line(regular)
+        both = [line, 1.0 - 2.0 * np.abs(line)][: len(self.contrasts)]
+        values = np.hstack(both) * known[:, None]
+        return Entries(np.tile(np.arange(len(both), dtype=np.int64), (len(values), 1)), values)
+
+
+@dataclass(frozen=True, eq=False)
+class WordBlock:
+    """The hashed words of a text, clipped to norm one together."""
+
+    name: str
+    buckets: int
+
+    @property
+    def origins(self) -> list[Origin]:
+        """Where the encoded columns come from."""
+        return [Origin(self.name, f"words {bucket}") for bucket in range(self.buckets)]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the encoded columns."""
+        return [f"{self.name} {origin.part}" for origin in self.origins]
+
+    def matrix(self, series: Any, dtype: Any) -> Any:
+        """Return the words of each row, each counted once, as a CSR matrix."""
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        hashing = HashingVectorizer(
+            n_features=self.buckets, norm=None, binary=True, token_pattern=r"(?u)\w+", dtype=dtype
+        )
+        words = [value if isinstance(value, str) else "" for value in series.astype(object)]
+        return clipped_matrix(hashing.transform(words), 1.0)
+
+
+# ---------------------- Checks of what a schema declares; messages name the column, the rule and the remedy
 
 
 def refuse(column: str, rule: str, remedy: str) -> SchemaError:
     """Return the error of one column."""
     return SchemaError(f"Column {column!r}: {rule}. {remedy}")
-
-
-def check_name(name: Any) -> None:
-    """Refuse a name that no table can have."""
-    if not isinstance(name, str) or not name or len(name) > 1000 or not is_unicode(name):
-        raise SchemaError(
-            "Expected the name of a column as a Unicode text of 1 to 1000 characters, got another."
-        )
-
-
-def is_unicode(text: str) -> bool:
-    """Tell whether a file can hold a text: half a character (a surrogate) has no encoding."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def check_text(column: str, field: str, value: Any) -> None:
-    """Refuse a field of words that holds something else."""
-    if not isinstance(value, str) or not is_unicode(value):
-        raise refuse(column, f"{field} is {type(value).__name__}, not a Unicode text", "Write it in quotes.")
 
 
 def check_bounds(column: str, low: Any, high: Any) -> tuple[float | None, float | None]:
@@ -90,33 +293,6 @@ def check_levels(column: str, levels: Any, least: int, learnable: bool = True) -
     return tuple(str(level) for level in found)
 
 
-def whole_levels(levels: Any, texts: tuple[str, ...] | None) -> tuple[Any, ...] | None:
-    """Return checked levels as whole numbers where all of them were declared as such, else as texts."""
-    found = () if texts is None else tuple(levels)
-    whole = all(isinstance(level, Integral) and str(level) == text for level, text in zip(found, texts or ()))
-    flags = any(isinstance(level, bool) for level in found)
-    return tuple(map(int, found)) if found and whole and not flags else texts
-
-
-def check_missing(column: str, rule: Any, allowed: tuple[str, ...]) -> None:
-    """Refuse a rule for missing values that is not known."""
-    if not isinstance(rule, str) or rule not in allowed:
-        words = ", ".join(repr(word) for word in allowed)
-        raise refuse(column, f"the rule for missing values is not one of {words}", f"Use {allowed[0]!r}.")
-
-
-def check_other(column: str, rule: Any) -> None:
-    """Refuse a rule for levels that are not declared, if it is not known."""
-    if not isinstance(rule, str) or rule not in MISSING:
-        raise refuse(column, "the rule for other levels is not one of 'column', 'zero'", "Use 'column'.")
-
-
-def check_flag(column: str, field: str, value: Any) -> None:
-    """Refuse what is neither true nor false."""
-    if not isinstance(value, bool):
-        raise refuse(column, f"{field} is {type(value).__name__}, not true or false", "Write true or false.")
-
-
 def check_whole(column: str, field: str, value: Any, low: int, high: int) -> int:
     """Return a whole number between two bounds."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
@@ -125,36 +301,7 @@ def check_whole(column: str, field: str, value: Any, low: int, high: int) -> int
     return int(value)
 
 
-def check_day(column: str, field: str, value: Any) -> datetime.date | None:
-    """Return a declared date, given as one or as ISO text."""
-    if value is None or (isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)):
-        return value
-    if isinstance(value, str):
-        try:
-            return datetime.date.fromisoformat(value)
-        except ValueError:
-            pass
-    raise refuse(column, f"{field} is not a date", "Write it as YYYY-MM-DD.")
-
-
-def level_text(value: Any) -> str | None:
-    """Return a level, or a value of a table, as the text that levels are compared by; None for others.
-
-    A text with half a character (a surrogate) is none: no file could hold it, nor a schema that learned it.
-    Whole numbers read alike whether a file holds 1 or 1.0: a column with gaps turns one into the other.
-    """
-    if isinstance(value, str):
-        return value.strip() if is_unicode(value) else None
-    if isinstance(value, (bool, datetime.date)):
-        return str(value)
-    if not isinstance(value, (Real, Decimal)) or (isinstance(value, Decimal) and value.is_nan()):
-        return None
-    number = as_float(value)
-    return str(int(number)) if abs(number) < 2**53 and number == int(number) else str(number)
-
-
-# ----------------------------------------------------------------------------------------------------------
-# The kinds of columns that a table can have; everything they hold is declared, nothing is read from data.
+# ----------------------------------------------------------------------------------------------- The kinds
 
 
 @dataclass(frozen=True)
@@ -162,29 +309,127 @@ class Column:
     """What all columns share; ``source`` says where the declaration comes from.
 
     ``learned`` is what was paid for bounds or levels that come from records. It stays with the column, into
-    whichever schema that is copied.
+    whichever schema that is copied. A kind says ``word``, its name in a schema; ``stored``, what a file's
+    column is read as; ``hints``, the lines of a draft; ``curved``, whether its effect may bend.
     """
 
     word: ClassVar[str]
+    stored: ClassVar[str] = TEXT
+    hints: ClassVar[tuple[str, ...]] = ()
+    curved: ClassVar[bool] = False
 
     name: str
     learned: tuple[Price, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        name = self.name
+        if not isinstance(name, str) or not name or len(name) > 1000 or not is_unicode(name):
+            raise SchemaError(
+                "Expected the name of a column as a Unicode text of 1 to 1000 characters, got another."
+            )
         self._set(learned=tuple(self.learned))
         if not all(isinstance(price, Price) and price.receipt for price in self.learned):
             raise refuse(self.name, "learned is not a list of prices with receipts", "Leave it out.")
-        check_text(self.name, "source", getattr(self, "source", ""))
-
-    @property
-    def unknown(self) -> str | None:
-        """What is not declared yet, in words; None where nothing is missing."""
-        return None
+        unit = getattr(self, "unit", None)
+        for key, text in (("source", getattr(self, "source", "")), ("unit", "" if unit is None else unit)):
+            if not isinstance(text, str) or not is_unicode(text):
+                rule = f"{key} is {type(text).__name__}, not a Unicode text"
+                raise refuse(self.name, rule, "Write it in quotes.")
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def _require_one_of(self, allowed: tuple[str, ...], rule: str = "missing") -> None:
+        """Refuse a rule for missing values, or for other levels, that is not known."""
+        value = getattr(self, rule)
+        if not isinstance(value, str) or value not in allowed:
+            what = "missing values" if rule == "missing" else "other levels"
+            words = ", ".join(repr(word) for word in allowed)
+            raise refuse(self.name, f"the rule for {what} is not one of {words}", f"Use {allowed[0]!r}.")
+
+    @property
+    def unknown(self) -> str | None:
+        """What is not declared yet, in words; None where nothing is missing."""
+        if getattr(self, "levels", ()) is None:
+            return "levels"
+        return BOUNDS if getattr(self, "low", 0) is None else None
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether its values are measured between bounds."""
+        return hasattr(self, "low")
+
+    def describe(self) -> str:
+        """Return what it declares."""
+        blank = f"{self.word or 'blank'}, {self.unknown} not declared"
+        return self._words() if self.unknown is None else blank
+
+    def _words(self) -> str:
+        return self.word
+
+    def _describe_range(self) -> str:
+        column: Any = self
+        return f"[{column.low:g}, {column.high:g}]{' ' + column.unit if column.unit else ''}"
+
+    def _describe_levels(self) -> str:
+        levels = getattr(self, "levels", None) or ()
+        rest = ", ..." if len(levels) > _NAMED_LEVELS else ""
+        return f"{len(levels)} levels: {', '.join(map(str, levels[:_NAMED_LEVELS]))}{rest}"
+
+    def knots_or(self, default: int) -> Knots:
+        """Return the knots that it declares, else the default; 1 where its effect cannot bend."""
+        return (getattr(self, "knots", None) or default) if self.curved else 1
+
+    @property
+    def contrast_size(self) -> int:
+        """How many columns it brings into its pairs: line and tent, minus or plus one, or its levels."""
+        return 1 + self.curved
+
+    def size(self, knots: int) -> int:
+        """Return how many columns it becomes; those for gaps and other levels do not count."""
+        own = self.knots_or(knots)
+        count = len(own) + 2 if isinstance(own, tuple) else own
+        return 1 + count * (count > 1) if self.curved else self.contrast_size
+
+    def block(self, knots: Knots, markers: frozenset[str]) -> Block | WordBlock:
+        """Return how it is encoded."""
+        raise SchemaError(f"Column {self.name!r}: a {self.word} column is not encoded.")
+
+    def numbers(self, series: Any, markers: Iterable[str]) -> Floats:
+        """Return values on the scale of its bounds; nan for a gap."""
+        return numbers_of(self.name, series, markers)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Its bounds on that scale."""
+        column: Any = self
+        return column.low, column.high
+
+    def misfits(self, series: Any, markers: frozenset[str]) -> tuple[Floats, Floats]:
+        """Return ones for values outside of what is declared, and ones for those that are missing."""
+        if self.is_numeric:
+            values, (low, high) = self.numbers(series, markers), self.ends
+            return ((values < low) | (values > high)).astype(float), np.isnan(values).astype(float)
+        codes = codes_of(series, tuple(map(str, getattr(self, "levels", None) or ())), markers)
+        return (codes == OTHER).astype(float), (codes == MISSING).astype(float)
+
+    def _bent(
+        self, knots: Knots, scale: Floats, points: Iterable[Any], values: Callable[[Any], Floats],
+        missing: str, other: bool = False,
+    ) -> Block:  # fmt: skip
+        """Return the block of values between knots: ``points``, which are read at ``scale``."""
+        points = tuple(points)
+        words = (f"at {point:.12g}" if isinstance(point, float) else f"at {point}" for point in points)
+
+        def read(series: Any) -> Floats:
+            found = values(series)
+            places = np.interp(found, scale, np.arange(float(scale.size)))  # what is outside is clipped
+            return np.where(found == OTHER, float(OTHER), places) if other else np.asarray(places)
+
+        shares = np.asarray((scale - scale[0]) / (scale[-1] - scale[0]))
+        labels = ("",) if knots == 1 else tuple(words)
+        return Block(self.name, labels, read, points, missing, curved=True, other=other, shares=shares)
 
 
 @dataclass(frozen=True)
@@ -205,6 +450,9 @@ class Number(Column):
     """
 
     word: ClassVar[str] = "number"
+    stored: ClassVar[str] = NUMBER
+    hints: ClassVar[tuple[str, ...]] = ("low =", "high =", 'unit = ""')
+    curved: ClassVar[bool] = True
 
     low: float | None = None
     high: float | None = None
@@ -217,21 +465,16 @@ class Number(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         low, high = check_bounds(self.name, self.low, self.high)
-        self._set(low=low, high=high, knots=self._checked_knots(low, high))
-        check_flag(self.name, "log", self.log)
-        if self.unit is not None:
-            check_text(self.name, "unit", self.unit)
+        self._set(low=low, high=high, knots=self._check_knots(low, high))
+        if not isinstance(self.log, bool):
+            rule = f"log is {type(self.log).__name__}, not true or false"
+            raise refuse(self.name, rule, "Write true or false.")
         if isinstance(self.missing, str):
-            check_missing(self.name, self.missing, MISSING)
+            self._require_one_of(GAPS)
         else:
             check_number(self.name, "missing", self.missing)
 
-    @property
-    def unknown(self) -> str | None:
-        """The bounds, where they are not declared."""
-        return "bounds (low and high)" if self.low is None else None
-
-    def _checked_knots(self, low: float | None, high: float | None) -> int | tuple[float, ...] | None:
+    def _check_knots(self, low: float | None, high: float | None) -> Knots | None:
         if not isinstance(self.knots, (list, tuple)):
             return None if self.knots is None else check_whole(self.name, "knots", self.knots, 1, 1000)
         inner = tuple(check_number(self.name, "a knot", knot) for knot in self.knots)
@@ -241,6 +484,32 @@ class Number(Column):
                 self.name, "knots do not rise between low and high", "List values strictly between them."
             )
         return inner
+
+    def _words(self) -> str:
+        return f"number in {self._describe_range()}{', on a logarithmic scale' if self.log else ''}"
+
+    def block(self, knots: Knots, markers: frozenset[str]) -> Block:
+        """Return weights of the two knots around a value."""
+        low, high = self.ends
+        at = (
+            np.array([low, *knots, high])
+            if isinstance(knots, tuple)
+            else np.linspace(low, high, max(knots, 2))
+        )
+        if self.log and not isinstance(knots, tuple):
+            inner = low + np.expm1(np.linspace(0.0, np.log1p(high - low), max(knots, 2)))
+            at = np.array([low, *inner[1:-1], high])
+        named = isinstance(self.missing, str)
+        fill = np.nan if named else float(self.missing)
+
+        def values(series: Any) -> Floats:
+            found = self.numbers(series, markers)
+            found = np.where(np.isnan(found), fill, found)
+            return np.log1p(np.clip(found, low, high) - low) if self.log else found
+
+        missing = str(self.missing) if named else "zero"
+        scale = np.log1p(at - low) if self.log else at
+        return replace(self._bent(knots, scale, at.tolist(), values, missing), log=self.log)
 
 
 @dataclass(frozen=True)
@@ -258,6 +527,7 @@ class Category(Column):
     """
 
     word: ClassVar[str] = "category"
+    hints: ClassVar[tuple[str, ...]] = ("levels = []",)
 
     levels: tuple[str, ...] | None = None
     missing: str = "column"
@@ -267,14 +537,26 @@ class Category(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(levels=check_levels(self.name, self.levels, 1))
-        check_other(self.name, self.other)
-        also = ("other",) if self.other == "column" else ()
-        check_missing(self.name, self.missing, (*MISSING, *also))
+        self._require_one_of(GAPS, "other")
+        self._require_one_of((*GAPS, "other") if self.other == "column" else GAPS)
+
+    def _words(self) -> str:
+        return f"category, {self._describe_levels()}{'; others count as none' * (self.other == 'zero')}"
 
     @property
-    def unknown(self) -> str | None:
-        """The levels, where they are not declared."""
-        return "levels" if self.levels is None else None
+    def contrast_size(self) -> int:
+        """One for two levels, else as many as there are."""
+        count = len(self.levels or ())
+        return 1 if count == 2 else count
+
+    def block(self, knots: Knots, markers: frozenset[str]) -> Block:
+        """Return a one at the level of a value."""
+        levels = self.levels or ()
+
+        def read(series: Any) -> Ints:
+            return codes_of(series, levels, markers)
+
+        return Block(self.name, levels, read, levels, self.missing, levels=True, other=self.other == "column")
 
 
 @dataclass(frozen=True)
@@ -282,6 +564,8 @@ class Ordinal(Column):
     """One of several levels in a declared order; its effect bends at some of them, or at all."""
 
     word: ClassVar[str] = "ordinal"
+    hints: ClassVar[tuple[str, ...]] = ("levels = []  # in their order",)
+    curved: ClassVar[bool] = True
 
     levels: tuple[str, ...] = ()
     missing: str = "column"
@@ -290,7 +574,22 @@ class Ordinal(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(levels=check_levels(self.name, self.levels or (), 2, learnable=False))
-        check_missing(self.name, self.missing, (*MISSING, "other"))
+        self._require_one_of((*GAPS, "other"))
+
+    def _words(self) -> str:
+        return f"ordinal, {self._describe_levels()}"
+
+    def block(self, knots: Knots, markers: frozenset[str]) -> Block:
+        """Return weights of the two knots, which are levels, around a value."""
+        count = knots if isinstance(knots, int) else len(self.levels)
+        places = np.linspace(0, len(self.levels) - 1, min(max(count, 2), len(self.levels))).round()
+
+        def values(series: Any) -> Floats:
+            codes = codes_of(series, self.levels, markers)
+            return np.where(codes == MISSING, np.nan, codes.astype(float))
+
+        points = (self.levels[int(place)] for place in places)
+        return self._bent(knots, places, points, values, self.missing, other=True)
 
 
 @dataclass(frozen=True)
@@ -304,7 +603,19 @@ class Flag(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_missing(self.name, self.missing, MISSING)
+        self._require_one_of(GAPS)
+
+    def _words(self) -> str:
+        return "yes or no"
+
+    def block(self, knots: Knots, markers: frozenset[str]) -> Block:
+        """Return a one for yes."""
+        return Block(self.name, ("",), flags_of, ("no", "yes"), self.missing)
+
+    def misfits(self, series: Any, markers: frozenset[str]) -> tuple[Floats, Floats]:
+        """Return ones for values that are missing, as all others than yes and no are."""
+        gaps = (flags_of(series) == MISSING).astype(float)
+        return np.zeros(len(gaps)), gaps
 
 
 @dataclass(frozen=True)
@@ -312,6 +623,8 @@ class Date(Column):
     """A day between two public days; others are clipped. ``knots`` as in :class:`Number`, equally spaced."""
 
     word: ClassVar[str] = "date"
+    hints: ClassVar[tuple[str, ...]] = ("low = 2000-01-01", "high = 2030-01-01")
+    curved: ClassVar[bool] = True
 
     low: datetime.date | str | None = None
     high: datetime.date | str | None = None
@@ -321,19 +634,54 @@ class Date(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low = check_day(self.name, "low", self.low)
-        high = check_day(self.name, "high", self.high)
-        days = [None if day is None else float(day.toordinal()) for day in (low, high)]
-        check_bounds(self.name, *days)
+        self._set(low=self._check_day("low"), high=self._check_day("high"))
+        check_bounds(self.name, *(None if day is None else float(day.toordinal()) for day in self._days))
         if self.knots is not None:
             check_whole(self.name, "knots", self.knots, 1, 1000)
-        check_missing(self.name, self.missing, MISSING)
-        self._set(low=low, high=high)
+        self._require_one_of(GAPS)
 
     @property
-    def unknown(self) -> str | None:
-        """The bounds, where they are not declared."""
-        return "bounds (low and high)" if self.low is None else None
+    def _days(self) -> tuple[Any, Any]:
+        return self.low, self.high
+
+    def _check_day(self, field: str) -> datetime.date | None:
+        """Return a declared date, given as one or as ISO text."""
+        value = getattr(self, field)
+        if value is None or (isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)):
+            return value
+        if isinstance(value, str):
+            try:
+                return datetime.date.fromisoformat(value)
+            except ValueError:
+                pass
+        raise refuse(self.name, f"{field} is not a date", "Write it as YYYY-MM-DD.")
+
+    def _words(self) -> str:
+        return f"date from {self.low} to {self.high}"
+
+    def numbers(self, series: Any, markers: Iterable[str]) -> Floats:
+        """Return days since the year 2000; nan for a gap."""
+        return days_of(self.name, series) - _EPOCH
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both days, counted as :meth:`numbers` does."""
+        low, high = (day.toordinal() - _EPOCH for day in self._days)
+        return low, high
+
+    def block(self, knots: Knots, markers: frozenset[str]) -> Block:
+        """Return weights of the two knots around a day."""
+        low, high = (day.toordinal() for day in self._days)
+        count = knots if isinstance(knots, int) else len(knots)
+        at = np.unique(np.linspace(low, high, max(count, 2)).round())  # whole days, each once
+        days = [datetime.date.fromordinal(int(day)).isoformat() for day in at]
+        return self._bent(knots, at, days, lambda series: days_of(self.name, series), self.missing)
+
+
+def day_of(number: float) -> int:
+    """Return a day as ``date.toordinal`` counts it, of one counted as :meth:`Date.numbers` does."""
+    first, last = datetime.date.min.toordinal(), datetime.date.max.toordinal()
+    return int(min(max(round(number) + _EPOCH, first), last))
 
 
 @dataclass(frozen=True)
@@ -341,6 +689,7 @@ class Text(Column):
     """Words, hashed into so many columns; together they have norm one at most."""
 
     word: ClassVar[str] = "text"
+    hints: ClassVar[tuple[str, ...]] = ("buckets = 256",)
 
     buckets: int = 256
     missing: str = "zero"
@@ -349,7 +698,18 @@ class Text(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(self.name, "buckets", self.buckets, 2, 2**20)
-        check_missing(self.name, self.missing, ("zero", "column"))
+        self._require_one_of(("zero", "column"))
+
+    def _words(self) -> str:
+        return f"words hashed into {self.buckets} columns"
+
+    def size(self, knots: int) -> int:
+        """Return how many columns it becomes."""
+        return self.buckets
+
+    def block(self, knots: Knots, markers: frozenset[str]) -> WordBlock:
+        """Return its words, hashed."""
+        return WordBlock(self.name, self.buckets)
 
 
 @dataclass(frozen=True)
@@ -364,6 +724,10 @@ class Target(Column):
     """
 
     word: ClassVar[str] = "target"
+    hints: ClassVar[tuple[str, ...]] = (
+        'levels = ["no", "yes"]  # or, for a number, low = and high =',
+        'missing = "leave out"  # where records without a target may be left out',
+    )
 
     kind: str = ""
     levels: tuple[str, ...] | tuple[int, ...] | None = None
@@ -379,7 +743,7 @@ class Target(Column):
             self._set(kind="number" if self.levels is None else "category")
         if self.kind not in ("", "category", "number"):
             raise refuse(self.name, "a target is a category or a number", 'Write kind = "category".')
-        check_missing(self.name, self.missing, ("refuse", "leave out"))
+        self._require_one_of(("refuse", "leave out"))
         other = self.levels if self.kind == "number" else (self.low, self.high)
         if other not in (None, (None, None)):
             raise refuse(
@@ -388,17 +752,36 @@ class Target(Column):
                 "Leave out the others.",
             )
         low, high = check_bounds(self.name, self.low, self.high)
-        texts = check_levels(self.name, self.levels, 2)
-        self._set(levels=whole_levels(self.levels, texts), low=low, high=high)
+        given, texts = self.levels, check_levels(self.name, self.levels, 2)
+        self._set(levels=texts, low=low, high=high)
+        whole = (
+            isinstance(level, Integral) and str(level) == text
+            for level, text in zip(given or (), texts or ())
+        )
+        if texts and all(whole) and not any(isinstance(level, bool) for level in given or ()):
+            self._set(levels=tuple(map(int, given or ())))
+
+    @property
+    def stored(self) -> str:  # type: ignore[override]
+        """A number where it is one."""
+        return NUMBER if self.is_numeric else TEXT
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is a number."""
+        return self.kind == "number"
 
     @property
     def unknown(self) -> str | None:
         """The kind, the levels or the bounds, where they are not declared."""
         if not self.kind:
             return "category or number"
-        if self.kind == "category":
-            return "levels" if self.levels is None else None
-        return "bounds (low and high)" if self.low is None else None
+        rest, what = (self.low, BOUNDS) if self.is_numeric else (self.levels, "levels")
+        return what if rest is None else None
+
+    def _words(self) -> str:
+        rule = "; records without it are left out" if self.missing == "leave out" else ""
+        return f"target, {self._describe_range() if self.is_numeric else self._describe_levels()}{rule}"
 
 
 @dataclass(frozen=True)
@@ -406,6 +789,7 @@ class Person(Column):
     """Whose record it is: all records of a person together are protected."""
 
     word: ClassVar[str] = "person"
+    stored: ClassVar[str] = AS_IS  # ids stay as the file has them
 
     source: str = ""
 
@@ -415,6 +799,8 @@ class Weight(Column):
     """How much a record counts: a survey weight, clipped to [0, ``high``]; a gap counts as zero."""
 
     word: ClassVar[str] = "weight"
+    stored: ClassVar[str] = NUMBER
+    low: ClassVar[float] = 0.0
 
     high: float = 1.0
     source: str = ""
@@ -424,6 +810,9 @@ class Weight(Column):
         if not isinstance(self.high, (int, float)) or not 0.0 < float(self.high) < 1e100:
             raise refuse(self.name, "high is no number above 0", "Write the largest public value: high = 4.")
         self._set(high=float(self.high))
+
+    def _words(self) -> str:
+        return f"{self.word} in [0, {self.high:g}]"
 
 
 @dataclass(frozen=True)

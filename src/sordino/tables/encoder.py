@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,185 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, SchemaError
-from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.clip import clipped_matrix
-from sordino.tables.basis import KNOTS, Basis, knots_of
-from sordino.tables.columns import Category, Column, Date, Flag, Number, Ordinal, Text, refuse
+from sordino.tables.basis import KNOTS, Basis
+from sordino.tables.columns import Block, Entries, Origin, WordBlock, refuse
 from sordino.tables.schema import Schema
-from sordino.tables.values import MISSING, OTHER, Frame, codes_of, days_of, flags_of, numbers_of, words_of
-
-# --------------------------------------------- From the values of one column to entries of the encoded rows
-# A column stores a fixed number of entries per row (words apart), so a million rows are two arrays that are
-# filled column by column. The entries of one column have Euclidean norm at most one.
-
-
-Knots = int | tuple[float, ...]
-
-
-class Origin(NamedTuple):
-    """The column that an encoded one comes from, and what of it: a level, a knot, "other", "missing"."""
-
-    column: str
-    part: str
-
-
-class Entries(NamedTuple):
-    """Places within a block, rising along a row, and values; shape (rows, width)."""
-
-    places: Ints
-    values: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """The encoded columns of one column of the table.
-
-    Parameters
-    ----------
-    name : of the column.
-    labels : what the regular ones stand for: levels, knots, or nothing for the value itself.
-    read : from a pandas Series to positions: level numbers (width 1), or places between knots, nan or a
-        negative code for what is missing or not declared.
-    levels : positions are level numbers; else a row has weights at the two knots around its position, or
-        the position itself where there is one label only.
-    other : there is a column for values that are not declared.
-    missing : the rule for missing values.
-    basis : where there is one, a line from -1 to 1 stands before the knots, and lines and knots have weights.
-    shares : of the range at each knot, for the line; two equal steps where there are no knots.
-    points : the values at the positions 0, 1, 2 and so on: knots, ends of a line, or levels.
-    """
-
-    name: str
-    labels: tuple[str, ...]
-    read: Callable[[Any], Any]
-    levels: bool = False
-    other: bool = False
-    missing: str = "column"
-    basis: Basis | None = None
-    shares: Floats = field(default_factory=lambda: np.array([0.0, 1.0]))
-    points: tuple[Any, ...] = ()
-
-    @property
-    def signed(self) -> bool:
-        """Whether one column, from -1 to 1, is all of it: a line, a flag or two levels, of a basis."""
-        two = len(self.labels) == 2 if self.levels else len(self.labels) == 1
-        return self.basis is not None and two
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """What the regular columns stand for."""
-        if self.signed:
-            return (self.labels[-1],)
-        lined = self.basis is not None and not self.levels
-        return ("", *self.labels) if lined else self.labels
-
-    @property
-    def width(self) -> int:
-        """How many entries a row stores."""
-        if self.levels or len(self.labels) == 1:
-            return 1
-        return 2 if self.basis is None else 3
-
-    @property
-    def origins(self) -> list[Origin]:
-        """Where the encoded columns come from."""
-        extra = ["other"] * self.other + ["missing"] * (self.missing == "column")
-        return [Origin(self.name, part) for part in (*self.parts, *extra)]
-
-    @property
-    def feature_names(self) -> list[str]:
-        """The names of the encoded columns."""
-        own = [self._named(part) for part in self.parts]
-        return own + [f"{self.name} ({origin.part})" for origin in self.origins[len(own) :]]
-
-    def _named(self, part: str) -> str:
-        return f"{self.name}{'=' if self.levels else ' '}{part}".rstrip()
-
-    def entries(self, positions: Any) -> Entries:
-        """Return the entries of each row, given their positions."""
-        absent, strange = self._apart(positions)
-        out = self._regular(np.where(absent | strange, 0, positions))
-        self._special(out, strange, len(self.parts) if self.other else None)
-        place = len(self.parts) + (self.other and self.missing == "column")
-        self._special(out, absent, place if self.missing in ("column", "other") else None)
-        return out
-
-    def _apart(self, positions: Any) -> tuple[Any, Any]:
-        """Return which rows have no value, and which one that is not declared."""
-        absent = np.isnan(positions) if positions.dtype.kind == "f" else positions == MISSING
-        return absent, positions == OTHER if self.levels or self.other else np.zeros(1, dtype=bool)
-
-    def _regular(self, positions: Any) -> Entries:
-        if self.signed:
-            return Entries(np.zeros((positions.size, 1), dtype=np.int32), self._weighted_line(positions))
-        if self.levels:
-            return Entries(positions.astype(np.int32)[:, None], np.ones((positions.size, 1)))
-        if len(self.labels) == 1:
-            return Entries(np.zeros((positions.size, 1), dtype=np.int32), positions.astype(float)[:, None])
-        cell = np.minimum(positions.astype(np.int32), len(self.labels) - 2)
-        weight, lined = positions - cell, self.width - 2
-        places, values = np.empty((cell.size, self.width), dtype=np.int32), np.empty((cell.size, self.width))
-        np.add(cell, lined, out=places[:, -2])
-        np.add(cell, lined + 1, out=places[:, -1])
-        values[:, -1] = weight
-        np.subtract(1.0, weight, out=values[:, -2])
-        if self.basis is not None:
-            places[:, 0], values[:, :1] = 0, self._weighted_line(positions)
-            values[:, 1:] *= self.basis.curve
-        return Entries(places, values)
-
-    def _weighted_line(self, positions: Any) -> Floats:
-        plain = self.basis is None or self.levels or self.read is flags_of
-        return self._line(positions) * (1.0 if plain or self.basis is None else self.basis.line)
-
-    def _line(self, positions: Any) -> Floats:
-        """Return the share of the range from -1 to 1, as one column."""
-        shares = np.interp(positions, np.arange(float(self.shares.size)), self.shares)
-        return np.asarray(2.0 * shares - 1.0)[:, None]
-
-    def _special(self, out: Entries, rows: Any, place: int | None) -> None:
-        """Write rows that have no position: one at their place, or nothing at all."""
-        if not rows.any():
-            return
-        out.values[rows] = 0.0
-        if place is not None:
-            out.places[rows] = np.arange(place - self.width + 1, place + 1)
-            out.values[rows, -1] = 1.0
-
-    def grid(self, rest: bool = True) -> tuple[tuple[Any, ...], Any]:
-        """Return values between which effects are straight, or all levels, and their positions.
-
-        What has no column among the regular ones, other levels and gaps of a category, counts as ``rest``.
-        """
-        count = len(self.points)
-        if isinstance(self.points[0], float):  # a pair may bend in the middle of the range
-            every = np.arange(float(count))
-            positions = np.unique(np.append(every, np.interp(0.5, self.shares, every)))
-            return tuple(np.interp(positions, every, self.points).tolist()), positions
-        if not self.levels:
-            return self.points, np.arange(float(count))
-        more = {"(other)": OTHER} if self.other and rest else {}
-        more |= {"(missing)": MISSING} if self.missing == "column" and rest else {}
-        return (*self.points, *more), np.array([*range(count), *more.values()])
-
-    @property
-    def contrasts(self) -> tuple[str, ...]:
-        """What the column brings into its pairs: a line and a tent, minus or plus one, or its levels."""
-        if self.signed and (self.levels or self.read is flags_of):
-            return (self._named(self.labels[-1]),)
-        return tuple(map(self._named, self.labels)) if self.levels else (self.name, f"{self.name} middle")
-
-    def contrast(self, positions: Any) -> Entries:
-        """Return what each row brings into the pairs of the column; undeclared values bring none."""
-        absent, strange = self._apart(positions)
-        known = ~(absent | strange)
-        regular = np.where(known, positions, 0)
-        if self.levels and not self.signed:
-            return Entries(regular.astype(np.int64)[:, None], known.astype(float)[:, None])
-        line = self._line(regular)
-        both = [line, 1.0 - 2.0 * np.abs(line)][: len(self.contrasts)]
-        values = np.hstack(both) * known[:, None]
-        return Entries(np.tile(np.arange(len(both), dtype=np.int64), (len(values), 1)), values)
+from sordino.tables.values import Frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,134 +53,8 @@ class PairBlock:
         return Entries(places.reshape(len(places), -1), values.reshape(len(values), -1))
 
 
-@dataclass(frozen=True, eq=False)
-class WordBlock:
-    """The hashed words of a text, clipped to norm one together."""
-
-    column: Text
-
-    @property
-    def origins(self) -> list[Origin]:
-        """Where the encoded columns come from."""
-        parts = [f"words {bucket}" for bucket in range(self.column.buckets)]
-        return [Origin(self.column.name, part) for part in parts]
-
-    @property
-    def feature_names(self) -> list[str]:
-        """The names of the encoded columns."""
-        return [f"{origin.column} {origin.part}" for origin in self.origins]
-
-    def matrix(self, series: Any, dtype: Any) -> sparse.csr_matrix:
-        """Return the words of each row, each counted once."""
-        from sklearn.feature_extraction.text import HashingVectorizer
-
-        hashing = HashingVectorizer(
-            n_features=self.column.buckets, norm=None, binary=True, token_pattern=r"(?u)\w+", dtype=dtype
-        )
-        return clipped_matrix(hashing.transform(words_of(series)), 1.0)
-
-
 Fixed = Block | PairBlock
 AnyBlock = Fixed | WordBlock
-
-
-def block_of(column: Column, markers: frozenset[str], basis: Basis | None = None) -> Block | WordBlock:
-    """Return the block of a column whose bounds and levels are known."""
-    name, knots = column.name, knots_of(column, KNOTS if basis is None else basis.knots)
-    if isinstance(column, Text):
-        return WordBlock(column)
-    if isinstance(column, Flag):
-        block = Block(name, ("",), flags_of, missing=column.missing, points=("no", "yes"))
-    elif isinstance(column, Number):
-        block = _number_block(column, knots, markers)
-    elif isinstance(column, Date):
-        block = _date_block(column, knots)
-    elif isinstance(column, Ordinal):
-        block = _ordinal_block(column, knots, markers)
-    else:
-        assert isinstance(column, Category)
-        levels, other = column.levels or (), column.other == "column"
-        read = _codes_reader(levels, markers)
-        block = Block(name, levels, read, True, other, column.missing, points=levels)
-    return block if basis is None else replace(block, basis=basis)
-
-
-def _codes_reader(levels: tuple[str, ...], markers: frozenset[str]) -> Callable[[Any], Ints]:
-    return lambda series: codes_of(series, levels, markers)
-
-
-def knot_values(column: Number, knots: Knots) -> Floats:
-    """Return the knots of a column with bounds; the two ends where the effect is a line."""
-    low, high = column.low or 0.0, column.high or 0.0
-    if isinstance(knots, tuple):
-        return np.array([low, *knots, high])
-    if not column.log:
-        return np.linspace(low, high, max(knots, 2))
-    inner = low + np.expm1(np.linspace(0.0, np.log1p(high - low), max(knots, 2)))
-    return np.array([low, *inner[1:-1], high])
-
-
-def _number_block(column: Number, given: Knots, markers: frozenset[str]) -> Block:
-    knots, fill = knot_values(column, given), np.nan
-    missing = "zero"
-    if isinstance(column.missing, str):
-        missing = column.missing
-    else:
-        fill = float(column.missing)
-
-    def read(series: Any) -> Floats:
-        values = numbers_of(column.name, series, markers)
-        values = np.where(np.isnan(values), fill, values)
-        if not column.log:
-            return _between(values, knots)
-        above = np.clip(values, knots[0], knots[-1]) - knots[0]
-        return _between(np.log1p(above), np.log1p(knots - knots[0]))
-
-    labels = ("",) if given == 1 else tuple(f"at {knot:.12g}" for knot in knots)
-    scale = np.log1p(knots - knots[0]) if column.log else knots
-    points = tuple(knots.tolist())
-    return Block(column.name, labels, read, missing=missing, shares=_shares(scale), points=points)
-
-
-def _shares(knots: Floats) -> Floats:
-    """Return the share of the range at each knot."""
-    return np.asarray((knots - knots[0]) / (knots[-1] - knots[0]))
-
-
-def _date_block(column: Date, given: Knots) -> Block:
-    low, high = (day.toordinal() for day in (column.low, column.high) if isinstance(day, datetime.date))
-    assert isinstance(given, int)
-    knots = np.unique(np.linspace(low, high, max(given, 2)).round())  # whole days, each once
-    days = [datetime.date.fromordinal(int(knot)).isoformat() for knot in knots]
-    labels = ("",) if given == 1 else tuple(f"at {day}" for day in days)
-
-    def read(series: Any) -> Floats:
-        return _between(days_of(column.name, series), knots)
-
-    return Block(column.name, labels, read, missing=column.missing, shares=_shares(knots), points=tuple(days))
-
-
-def _ordinal_block(column: Ordinal, knots: Knots, markers: frozenset[str]) -> Block:
-    levels = column.levels
-    assert isinstance(knots, int)
-    places = np.linspace(0, len(levels) - 1, min(max(knots, 2), len(levels))).round()
-    read = _codes_reader(levels, markers)
-
-    def positions(series: Any) -> Floats:
-        codes = read(series)
-        found = np.where(codes == OTHER, float(OTHER), _between(codes.astype(float), places))
-        return np.where(codes == MISSING, np.nan, found)
-
-    labels = ("",) if knots == 1 else tuple(f"at {levels[int(place)]}" for place in places)
-    points = tuple(levels[int(place)] for place in places)
-    block = Block(column.name, labels, positions, False, True, column.missing, points=points)
-    return replace(block, shares=_shares(places))
-
-
-def _between(values: Floats, knots: Floats) -> Floats:
-    """Return places among the knots, from 0; nan stays nan, what is outside is clipped."""
-    return np.asarray(np.interp(values, knots, np.arange(float(knots.size))))
-
 
 # A stored entry of a sparse row takes 12 bytes, one of a dense row 8.
 SPARSE_PAYS = 1.5
@@ -477,10 +175,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         With a basis pairs stand behind their columns, and texts last.
         """
         markers, basis = frozenset(self.schema_.markers), self.basis
-        blocks: list[AnyBlock] = [block_of(column, markers, basis) for column in self.schema_.features]
+        default = KNOTS if basis is None else basis.knots
+        blocks = [column.block(column.knots_or(default), markers) for column in self.schema_.features]
         if basis is None:
-            return blocks
-        named = {block.name: block for block in blocks if isinstance(block, Block)}
+            return [*blocks]
+        named = {b.name: replace(b, basis=basis) for b in blocks if isinstance(b, Block)}
         weight = basis.pair / math.sqrt(max(len(basis.pairs), 1))
         words = [block for block in blocks if isinstance(block, WordBlock)]
         return [*named.values(), *(PairBlock(named[a], named[b], weight) for a, b in basis.pairs), *words]
@@ -532,7 +231,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 run.append(block)
                 continue
             parts += [self._csr(frame, run)] if run else []
-            parts.append(block.matrix(frame.column(block.column.name), self.dtype))
+            parts.append(block.matrix(frame.column(block.name), self.dtype))
             run = []
         return [*parts, self._csr(frame, run)] if run else parts
 

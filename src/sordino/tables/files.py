@@ -10,9 +10,11 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -41,6 +43,8 @@ _ENDINGS = {
 }
 _PACKED = (".gz", ".bz2", ".zst")
 _FOLDER, _NOWHERE = "it is a folder. Pass a file.", "there is no such file."
+_BEYOND = "a record has a column beyond the number of columns that was declared."
+_ENDLESS = "a record is longer than 16 MiB. Is a quote never closed?"
 
 
 @dataclass(frozen=True)
@@ -121,23 +125,30 @@ class DataFile:
 
 def in_words(file: DataFile, call: Callable[[], T]) -> T:
     """Return ``call()``; say what readers refuse in our words: theirs quote the data."""
+    known: dict[type[Exception], str] = {
+        FileNotFoundError: _NOWHERE,
+        IsADirectoryError: _FOLDER,
+        PermissionError: "it may not be read by this user.",
+    }
     try:
         return call()
     except SordinoError:
         raise
-    except UnicodeError:
-        refusal = _encoding(file, "")
-    except OSError as error:
-        words = {
-            FileNotFoundError: _NOWHERE,
-            IsADirectoryError: _FOLDER,
-            PermissionError: "it may not be read by this user.",
-        }
-        known = words.get(type(error))
-        refusal = reading_error(file, str(error)) if known is None else file.refuse(known)
     except Exception as error:  # whatever a reader makes of a damaged file
-        refusal = reading_error(file, str(error))
+        words = known.get(type(error))
+        text = "codec" if isinstance(error, UnicodeError) else str(error)
+        refusal = reading_error(file, text) if words is None else file.refuse(words)
     raise refusal  # outside of the handlers: the foreign error would be its context
+
+
+# What is said where a reader's text holds one of these.
+_WORDS = {
+    "Empty CSV file": "it is empty.",
+    "n_features was set to": _BEYOND,
+    "straddles two chunks": _ENDLESS,
+    "too large": _ENDLESS,
+    "pickle": "it holds Python objects, which are not loaded. Save arrays of numbers or texts.",
+}
 
 
 def reading_error(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileError:
@@ -145,36 +156,29 @@ def reading_error(file: DataFile, text: str, names: Sequence[str] = ()) -> DataF
     row = re.search(r"Row #(\d+)", text)
     where = f"row {row[1]} " if row else "a row "
     fields = re.search(r"Expected (\d+) columns, got (\d+)", text)
-    if fields:
-        return file.refuse(
-            f"{where}has {fields[2]} fields, the header {fields[1]}. Is it cut off, is the delimiter right?"
-        )
-    if "invalid UTF8" in text or "UTF-8" in text or "codec" in text:
-        return _encoding(file, f" in {where.strip()}" if row else "")
     column = re.search(r"In CSV column #(\d+)", text)
-    if column and "conversion error" in text:
+    if fields:
+        why = f"{where}has {fields[2]} fields, the header {fields[1]}. Is it cut off, is the delimiter right?"
+    elif "invalid UTF8" in text or "UTF-8" in text or "codec" in text:
+        why = (
+            f"its texts are not {file.encoding}{f' in {where.strip()}' if row else ''}. Pass the encoding, "
+            "such as latin-1; it is never guessed, because one record would then change how all others are "
+            "read."
+        )
+    elif column and "conversion error" in text:
         number = int(column[1])
         title = repr(names[number]) if number < len(names) else str(number + 1)
-        return file.refuse(
+        why = (
             f"{where}has something else than a number in column {title}, declared as numbers. Correct it, "
-            f"declare the column otherwise, or pass the decimal point (now {file.decimal!r})."
+            f"pass the decimal point (now {file.decimal!r}), or declare the columns otherwise, in a schema: "
+            f"sordino schema draft {file.name}"
         )
-    if "Empty CSV file" in text:
-        return file.refuse("it is empty.")
-    if "n_features was set to" in text or (file.kind == "libsvm" and "too large" in text):
-        return file.refuse("a record has a column beyond the number of columns that was declared.")
-    if "straddles two chunks" in text or "too large" in text:
-        return file.refuse("a record is longer than 16 MiB. Is a quote never closed?")
-    if "pickle" in text:
-        return file.refuse("it holds Python objects, which are not loaded. Save arrays of numbers or texts.")
-    return file.refuse(f"it cannot be read as {file.kind}: it is cut off, damaged, or of another format.")
-
-
-def _encoding(file: DataFile, where: str) -> DataFileError:
-    return file.refuse(
-        f"its texts are not {file.encoding}{where}. Pass the encoding, such as latin-1; it is never guessed, "
-        "because one record would then change how all others are read."
-    )
+    elif file.kind == "libsvm" and "too large" in text:
+        why = _BEYOND
+    else:
+        other = f"it cannot be read as {file.kind}: it is cut off, damaged, or of another format."
+        why = next((words for part, words in _WORDS.items() if part in text), other)
+    return file.refuse(why)
 
 
 def arrow() -> Any:
@@ -207,18 +211,25 @@ class Header(NamedTuple):
 
 def header(file: DataFile) -> Header:
     """Read the first row, and nothing else; without a header it only says how many columns there are."""
-    text = io.TextIOWrapper(file.open(), encoding=_without_mark(file), errors="replace", newline="")
+    plain = file.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+    encoding = "utf-8-sig" if plain else file.encoding  # without a byte order mark
+    text = io.TextIOWrapper(file.open(), encoding=encoding, errors="replace", newline="")
     first = text.readline(LONGEST_HEADER)
     if not first.strip():
         raise file.refuse("it is empty." if not first else "its first line is empty; names were expected.")
     if len(first) >= LONGEST_HEADER:
         raise file.refuse(f"its first line has more than {LONGEST_HEADER} characters. Is it a CSV file?")
-    delimiter = file.delimiter or ("\t" if file.kind == "tsv" else _delimiter(first))
-    lines = [first, *_rest_of_quoted(first, text)]
+    delimiter = file.delimiter or ("\t" if file.kind == "tsv" else None)
+    if delimiter is None:  # the most frequent candidate outside of quotes; the header is public
+        bare = re.sub(r'"[^"]*"', "", first)
+        delimiter = max(_DELIMITERS, key=bare.count)
+    lines = [first]
+    while "".join(lines).count('"') % 2 and (line := text.readline(LONGEST_HEADER)):  # a quoted line end
+        lines.append(line)
     names = next(csv.reader(lines, delimiter=delimiter))
     if not file.header:
         return Header([f"x{number}" for number in range(len(names))], delimiter, 0)
-    if not file.sure and any(_is_number(name) for name in names):
+    if not file.sure and any(math.isfinite(_number(name)) for name in names):
         raise file.refuse(
             "its first row holds a number, so it looks like a record and not like names. Pass --no-header if "
             "it is a record, --header if it holds the names of the columns."
@@ -230,32 +241,11 @@ def header(file: DataFile) -> Header:
     return Header(check_columns(file, [name.strip() for name in names]), delimiter, len(lines))
 
 
-def _is_number(name: str) -> bool:
+def _number(name: str) -> float:
     try:
-        return math.isfinite(float(name))
+        return float(name)
     except ValueError:
-        return False
-
-
-def _rest_of_quoted(first: str, text: Iterator[str]) -> Iterator[str]:
-    """Yield the lines that belong to the first row, when a quoted name has line ends in it."""
-    quotes = first.count('"')
-    for line in text:
-        if quotes % 2 == 0:
-            return
-        quotes += line.count('"')
-        yield line
-
-
-def _delimiter(line: str) -> str:
-    """Return the most frequent candidate outside of quotes; the header is public."""
-    bare = re.sub(r'"[^"]*"', "", line)
-    counts = [bare.count(mark) for mark in _DELIMITERS]
-    return _DELIMITERS[counts.index(max(counts))]
-
-
-def _without_mark(file: DataFile) -> str:
-    return "utf-8-sig" if file.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else file.encoding
+        return math.nan
 
 
 INDEXES = ("Unnamed: 0", "__index_level_0__")
@@ -287,7 +277,10 @@ def csv_table(
     """Return the wanted columns as an Arrow table: numbers as doubles, all others as texts."""
     import pyarrow.csv as arrow_csv
 
-    top = header(file) if file.header else _without_header(file, names)
+    if not file.header and names is None:
+        raise file.refuse("without a header the names of all columns must be given, by a schema.")
+    mark = file.delimiter or ("\t" if file.kind == "tsv" else ",")
+    top = header(file) if file.header else Header(list(names or ()), mark, 0)
     require(file, top.names, kinds)
     _require_closed_quotes(file)
     types = {name: arrow().float64() if kind == NUMBER else arrow().string() for name, kind in kinds.items()}
@@ -309,12 +302,6 @@ def csv_table(
     except arrow().ArrowInvalid as error:
         refusal = reading_error(file, str(error), top.names)
     raise refusal  # outside of the handler: the message of Arrow, which quotes the data, would be its context
-
-
-def _without_header(file: DataFile, names: Sequence[str] | None) -> Header:
-    if names is None:
-        raise file.refuse("without a header the names of all columns must be given, by a schema.")
-    return Header(list(names), file.delimiter or ("\t" if file.kind == "tsv" else ","), 0)
 
 
 def _require_closed_quotes(file: DataFile) -> None:
@@ -341,19 +328,6 @@ def require(file: DataFile, names: Sequence[str], wanted: Iterable[str]) -> None
         raise file.refuse(f"it has no column {shown}. It has {len(names)} columns; compare the names.")
 
 
-__all__ = [
-    "AS_IS",
-    "FORMATS",
-    "NUMBER",
-    "TEXT",
-    "DataFile",
-    "Matrix",
-    "read_frame",
-    "read_matrix",
-    "read_names",
-]
-
-
 @dataclass(frozen=True, eq=False)
 class Matrix:
     """Rows as numbers, with targets, owners and names of columns where the file has them."""
@@ -370,13 +344,33 @@ def read_names(file: DataFile) -> list[str]:
     Without a header they are x0, x1 and so on, as many as the first row has fields. A first column without a
     name, with which R and pandas number the rows, is left out.
     """
-    readers: dict[str, Callable[[], Any]] = {
-        "csv": lambda: header(file).names,
-        "tsv": lambda: header(file).names,
-        "parquet": lambda: check_columns(file, _parquet().read_schema(_seekable(file)).names),
-        "arrow": lambda: check_columns(file, _arrow_table(file).column_names),
-    }
-    return [name for name in in_words(file, _reader(file, readers)) if name]
+    if file.kind in ("csv", "tsv"):
+        return [name for name in in_words(file, lambda: header(file).names) if name]
+    return [name for name in check_columns(file, _stored_schema(file).names) if name]
+
+
+def stored_kinds(file: DataFile) -> dict[str, str]:
+    """Return the kind of each column, "" where the file states none; its types are read, and no values."""
+    names = read_names(file)
+    if file.kind in ("csv", "tsv"):
+        return dict.fromkeys(names, "")
+    types, stored = arrow().types, _stored_schema(file)
+    number = (types.is_integer, types.is_floating, types.is_decimal)
+    kinds = {"flag": (types.is_boolean,), "number": number, "date": (types.is_date, types.is_timestamp)}
+    kinds["category"] = (types.is_dictionary,)
+
+    def kind_of(type_: Any) -> str:
+        return next((kind for kind, tests in kinds.items() if any(test(type_) for test in tests)), "")
+
+    return {name: kind_of(stored.field(name).type) for name in names}
+
+
+def _stored_schema(file: DataFile) -> Any:
+    if file.kind == "parquet":
+        return in_words(file, lambda: _parquet().read_schema(_seekable(file)))
+    if file.kind == "arrow":
+        return in_words(file, lambda: _arrow_reader(file).schema)
+    raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
 
 
 def read_frame(
@@ -397,16 +391,17 @@ def read_frame(
 
     Raises :class:`~sordino.errors.DataFileError`, which names file, column or row and the remedy, no value.
     """
-    readers: dict[str, Callable[[], Any]] = {
-        "csv": lambda: csv_table(file, kinds, names, markers),
-        "tsv": lambda: csv_table(file, kinds, names, markers),
-        "parquet": lambda: _parquet().read_table(_seekable(file), columns=list(kinds)),
-        "arrow": lambda: _arrow_table(file),
-    }
-    read = _reader(file, readers)
-    if file.kind in ("parquet", "arrow"):
+    if file.kind not in ("csv", "tsv"):
         require(file, read_names(file), kinds)
-    return in_words(file, lambda: _as_frame(file, read(), kinds))
+
+    def read() -> Any:
+        table = _read_table(file, kinds, names, markers)
+        if table.num_rows == 0:
+            raise file.refuse("it has a header and no records.")
+        typed = {name: _as_declared(file, name, table[name], kind) for name, kind in kinds.items()}
+        return arrow().table(typed).to_pandas()
+
+    return in_words(file, read)
 
 
 def read_whole(file: DataFile, names: Sequence[str] | None = None) -> Any:
@@ -415,13 +410,17 @@ def read_whole(file: DataFile, names: Sequence[str] | None = None) -> Any:
     ``names`` are those of a file without a header.
     """
     known = read_names(file) if file.header or names is None else list(names)
-    readers: dict[str, Callable[[], Any]] = {
-        "csv": lambda: csv_table(file, dict.fromkeys(known, TEXT), known, ()),
-        "tsv": lambda: csv_table(file, dict.fromkeys(known, TEXT), known, ()),
-        "parquet": lambda: _parquet().read_table(_seekable(file)),
-        "arrow": lambda: _arrow_table(file),
-    }
-    return in_words(file, _reader(file, readers))
+    return in_words(file, lambda: _read_table(file, dict.fromkeys(known, TEXT), known, ()))
+
+
+def _read_table(
+    file: DataFile, kinds: Mapping[str, str], names: Sequence[str] | None, markers: Sequence[str]
+) -> Any:
+    if file.kind in ("csv", "tsv"):
+        return csv_table(file, kinds, names, markers)
+    if file.kind == "parquet":
+        return _parquet().read_table(_seekable(file), columns=list(kinds))
+    return _arrow_reader(file).read_all()
 
 
 def packed_table(table: Any, ending: str) -> bytes:
@@ -434,19 +433,6 @@ def packed_table(table: Any, ending: str) -> bytes:
 
         arrow_csv.write_csv(table, content)
     return content.getvalue()
-
-
-def _reader(file: DataFile, readers: dict[str, Callable[[], Any]]) -> Callable[[], Any]:
-    if file.kind not in readers:
-        raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
-    return readers[file.kind]
-
-
-def _as_frame(file: DataFile, table: Any, kinds: Mapping[str, str]) -> Any:
-    if table.num_rows == 0:
-        raise file.refuse("it has a header and no records.")
-    typed = {name: _as_declared(file, name, table[name], kind) for name, kind in kinds.items()}
-    return arrow().table(typed).to_pandas()
 
 
 def read_matrix(
@@ -480,18 +466,37 @@ def read_matrix(
     return Matrix(frame.to_numpy(dtype=np.float64), y, None, tuple(frame.columns) if named else None)
 
 
-# ------------------------------------------------------------------------------------- Parquet and Arrow
+def replace_file(
+    path: Path, content: bytes, *, own: bool = False, error: type[SordinoError] = InvalidInputError
+) -> None:
+    """Write a file under another name and rename it when it is whole; ``own``: for its owner's eyes alone."""
+    draft = None
+    try:
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(draft, 0o600 if own else 0o666 & ~mask)
+        os.replace(draft, path)
+    except OSError as failure:
+        if draft is not None:
+            os.unlink(draft)
+        reason = failure.strerror or type(failure).__name__
+        raise error(f"Cannot write {path.name!r} into {str(path.parent)!r}: {reason}.") from None
 
 
-def _arrow_table(file: DataFile) -> Any:
-    """Read the file or the stream format of Arrow, which is that of Feather too."""
+def _arrow_reader(file: DataFile) -> Any:
+    """Open the file or the stream format of Arrow, which is that of Feather too."""
     import pyarrow.ipc as ipc
 
     data = file.open().read()
     try:
-        return ipc.open_file(data).read_all()
+        return ipc.open_file(data)
     except arrow().ArrowInvalid:
-        return ipc.open_stream(data).read_all()
+        return ipc.open_stream(data)
 
 
 def _seekable(file: DataFile) -> Any:
@@ -520,9 +525,6 @@ def _as_declared(file: DataFile, name: str, column: Any, kind: str) -> Any:
         trimmed = compute.utf8_trim_whitespace(column.cast(string))
         return compute.if_else(compute.equal(trimmed, ""), None, trimmed)
     return column
-
-
-# --------------------------------------------------------------------------------------- NPZ and libsvm
 
 
 def _npz(file: DataFile) -> Matrix:

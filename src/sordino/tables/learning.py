@@ -19,20 +19,12 @@ from sordino.problems.covariance import RowMoments
 from sordino.problems.robust import Sample
 from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
-from sordino.runs.price import at_most, draw_receipt
+from sordino.runs.price import draw_receipt
 from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
-from sordino.tables.columns import Blank, Category, Column, Date, Flag, Ignored, Number, Person, Target, Text
+from sordino.tables.columns import Category, Column, Date, Ignored, Number, Person, Target, Text, day_of
 from sordino.tables.schema import Schema
-from sordino.tables.values import (
-    MISSING,
-    OTHER,
-    Frame,
-    codes_of,
-    days_of,
-    factorise,
-    flags_of,
-    numbers_of,
-)
+from sordino.tables.values import Frame, factorise
+from sordino.values import at_least, at_most
 
 # 2^11 cells, about 6 % wide, on both sides of zero: bounds need no more.
 DEPTH = 11
@@ -45,9 +37,10 @@ DIGITS = 3
 ROUGH, SEEN, NUMERIC = 2.0, 6.0, 0.8
 # The part of delta that pays for values being told that one unit alone has.
 RARE = 0.5
+# Shares whose noise has a larger deviation than this tell nothing.
+HIDDEN = 0.1
 # An epsilon above this one is no remedy.
 _LARGEST = 1000.0
-_EPOCH = datetime.date(2000, 1, 1).toordinal()
 # The deviation of the noise in a count below a border, in units of that of one node of the tree.
 _BORDERS = math.sqrt(float(border_variances(DEPTH).max()))
 
@@ -59,13 +52,8 @@ class Learned(NamedTuple):
     privacy: PrivacyReport
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Released bounds of a column and the rank they stand for; None where noise hides them."""
-
-    low: float
-    high: float
-    rank: float
+Bounds = tuple[float, float, float]
+"""Released bounds of a column and the rank they stand for."""
 
 
 @dataclass(frozen=True)
@@ -113,21 +101,17 @@ class ColumnLearner:
         """Yield the bounds and the levels."""
         bounds: list[Bounds | None] = []
         if self.numbers:
-            edges = NumberTree(self.numbers, DEPTH).edges
-            noise = noise_in(curator.plan, "numbers")
-            bounds = [
-                _bounds(nodes, edges, noise, problem.population) for nodes in curator.release("numbers")
-            ]
+            edges, noise = NumberTree(self.numbers, DEPTH).edges, noise_in(curator.plan, "numbers")
+            bounds = [_bounds(tree, edges, noise, problem.population) for tree in curator.release("numbers")]
         levels = curator.release("levels") if self.texts else []
-        yield bounds, levels, self._numeric(curator)
-
-    def _numeric(self, curator: Curator) -> list[bool | None]:
-        """Return for each column without a kind whether it holds numbers; None where noise hides it."""
-        if not self.blanks:
-            return []
-        least = SEEN * noise_in(curator.plan, "kinds")
-        found = curator.release("kinds").tolist()
-        return [None if present < least else number > NUMERIC * present for present, number in found]
+        kinds: list[
+            bool | None
+        ] = []  # whether a column without a kind holds numbers; None where noise hides it
+        if self.blanks:
+            least = SEEN * noise_in(curator.plan, "kinds")
+            counts = curator.release("kinds").tolist()
+            kinds = [None if present < least else number > NUMERIC * present for present, number in counts]
+        yield bounds, levels, kinds
 
 
 def learn_schema(
@@ -152,7 +136,8 @@ def learn_schema(
     schema : with blanks: numbers, dates or a numeric target without bounds, categories or a target without
         levels, columns without a kind (told apart into numbers and categories only).
     table : the records.
-    epsilon, delta : the price, on top of that of every fit; ``delta=None`` means ``min(1e-5, 1/(10 n))``.
+    epsilon, delta : the price, on top of that of every fit; ``delta=None`` means ``min(1e-5, 1/(10 n))``, and
+        at most a tenth of the delta that the ledger has for the records: fits need the rest.
     relation, ledger, dataset_id : as in the estimators.
     tell : is called with a sentence on what is asked, what it costs and which epsilon it needs, before any
         is spent.
@@ -167,12 +152,15 @@ def learn_schema(
     if not schema.unknown:
         raise SchemaError("Every bound and level is declared: nothing to learn, and nothing was spent.")
     frame = schema.checked(table, target=True, person=True)
-    rows, unit = _rows(schema, frame)
-    n = frame.rows if rows is None else rows.size
+    persons = schema.persons(frame)
+    rows = None if persons is None else np.unique(persons, return_index=True)[1]
+    n, unit = (frame.rows, "record") if rows is None else (rows.size, "person")
     if n == 0:
         raise SchemaError("The table has no records: nothing to learn, and nothing was spent.")
-    paid = schema.learned
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id).require_number("learn_schema")
+    book = ask.open_ledger() if delta is None else None
+    tenth = 0.0 if book is None else float(at_least(book.policy(str(dataset_id)).delta / 10, 6))
+    ask = replace(ask, delta=min(ask.delta, tenth)) if tenth > 0 else ask
     kind = Relation.parse(relation)
     wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit, secure_noise=True)
     learner = wanted.learner(RARE * ask.delta / kind.contributions)
@@ -181,19 +169,20 @@ def learn_schema(
     if tell is not None:
         tell(_outlook(learner, sample, ask, wanted))
     receipt = draw_receipt()
+    whose = () if rows is None else ("the first record of each person counts, the others do not",)
     task = Task(
         learner,
         sample,
         "learn_schema",
         public=(f"number of {unit}s: {n}", "names of the columns"),
-        notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in schema.unknown), *_whose(rows)),
-        learned=paid,
+        notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in schema.unknown), *whose),
+        learned=schema.learned,
         receipt=receipt,
     )
     fitted = run(task, executor, ask)
     found = wanted.filled(*fitted.result)
     # Each column that was asked, told or not: which ones were asked followed from what was learned before.
-    paid = (*paid, Price.of(fitted.report, receipt))
+    paid = (*schema.learned, Price.of(fitted.report, receipt))
     blank = {column.name for column in schema.unknown}
     columns = [replace(found.get(c.name, c), learned=paid) if c.name in blank else c for c in schema.columns]
     return Learned(Schema(columns, markers=schema.markers), fitted.report)
@@ -256,8 +245,8 @@ class Wanted:
     @classmethod
     def of(cls, schema: Schema) -> Wanted:
         """Sort the blanks of a schema; those without a kind come first and are asked both ways."""
-        blanks = tuple(column for column in schema.unknown if _has_no_kind(column))
-        numeric = tuple(column for column in schema.unknown if _is_numeric(column))
+        blanks = tuple(c for c in schema.unknown if not (c.kind if isinstance(c, Target) else c.word))
+        numeric = tuple(c for c in schema.unknown if c not in blanks and c.is_numeric)
         texts = tuple(c for c in schema.unknown if c not in (*blanks, *numeric))
         return cls(blanks, (*blanks, *numeric), (*blanks, *texts), schema.markers)
 
@@ -272,9 +261,13 @@ class Wanted:
 
     def executor(self, frame: Frame, rows: Ints | None, n: int) -> ValueExecutor:
         """Return the holder of these columns of a table."""
-        numbers = tuple(_take(_numbers(column, frame, self.markers), rows) for column in self.numeric)
-        texts = tuple(_texts(column, frame, rows, self.markers) for column in self.texts)
-        return ValueExecutor(n, numbers, texts)
+        chosen = slice(None) if rows is None else rows
+        columns = {c.name: frame.column(c.name) for c in (*self.numeric, *self.texts)}
+        numbers = tuple(c.numbers(columns[c.name], self.markers)[chosen] for c in self.numeric)
+        texts = []
+        for codes, found in (factorise(columns[c.name]) for c in self.texts):
+            texts.append((codes[chosen], [None if text in self.markers else text for text in found]))
+        return ValueExecutor(n, numbers, tuple(texts))
 
     def filled(
         self, bounds: list[Bounds | None], levels: list[dict[str, float]], kinds: list[bool | None]
@@ -286,53 +279,11 @@ class Wanted:
         for column, numeric, bound, counts in zip(self.blanks, kinds, bounds, levels):
             if numeric is not None:
                 numeric = numeric and not (isinstance(column, Target) and len(counts) == 2)  # labels 0 and 1
-                plain = _as_kind(column, numeric)
+                word = "number" if numeric else "category"
+                made = (Number if numeric else Category)(column.name)
+                plain = replace(column, kind=word) if isinstance(column, Target) else made
                 found[column.name] = _with_bounds(plain, bound) if numeric else _with_levels(plain, counts)
         return found
-
-
-def _has_no_kind(column: Column) -> bool:
-    return isinstance(column, Blank) or (isinstance(column, Target) and not column.kind)
-
-
-def _as_kind(column: Column, numeric: bool) -> Column:
-    if isinstance(column, Target):
-        return replace(column, kind="number" if numeric else "category")
-    return Number(column.name) if numeric else Category(column.name)
-
-
-def _rows(schema: Schema, frame: Frame) -> tuple[Ints | None, str]:
-    """Return the first record of each person, and the unit of privacy."""
-    persons = schema.persons(frame)
-    if persons is None:
-        return None, "record"
-    return np.unique(persons, return_index=True)[1], "person"
-
-
-def _whose(rows: Ints | None) -> tuple[str, ...]:
-    return () if rows is None else ("the first record of each person counts, the others do not",)
-
-
-def _take(values: Any, rows: Ints | None) -> Any:
-    return values if rows is None else values[rows]
-
-
-def _is_numeric(column: Column) -> bool:
-    return isinstance(column, (Number, Date)) or getattr(column, "kind", "") == "number"
-
-
-def _numbers(column: Column, frame: Frame, markers: tuple[str, ...]) -> Floats:
-    series = frame.column(column.name)
-    if isinstance(column, Date):
-        return days_of(column.name, series) - _EPOCH
-    return numbers_of(column.name, series, markers)
-
-
-def _texts(
-    column: Column, frame: Frame, rows: Ints | None, markers: tuple[str, ...]
-) -> tuple[Ints, list[str | None]]:
-    codes, texts = factorise(frame.column(column.name))
-    return _take(codes, rows), [None if text in markers else text for text in texts]
 
 
 def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Bounds | None:
@@ -342,31 +293,23 @@ def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Boun
         return None
     ranks = np.array([rank, 1.0 - rank]) * total
     below = counts_below(nodes, DEPTH, total)
-    low, high = np.clip(quantiles_of(below, total, ranks, edges, None), *support(below, edges, None, noise))
-    return Bounds(_round(low), _round(high), rank)
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
+    ends = np.clip(quantiles_of(below, total, ranks, edges, None), *support(below, edges, None, noise))
+    low, high = (float(f"{end:.{DIGITS}g}") for end in ends)
+    return low, high, rank
 
 
 def _with_bounds(column: Any, bounds: Bounds | None) -> Column:
     if bounds is None:
         return replace(column, source="not learned: too few records for this budget")
-    low, high = bounds.low, bounds.high
+    low, high, rank = bounds
     if not high - low > 1e-6 * max(abs(low), abs(high), 1.0):  # one value fills the column
         low, high = low - max(abs(low), 1.0) / 2, high + max(abs(high), 1.0) / 2
-    source = f"learned: private quantiles at {bounds.rank:.2g} and {1 - bounds.rank:.2g}"
+    source = f"learned: private quantiles at {rank:.2g} and {1 - rank:.2g}"
     if isinstance(column, Date):
-        first = min(_ordinal(low), datetime.date.max.toordinal() - 1)
-        days = [datetime.date.fromordinal(day) for day in (first, max(_ordinal(high), first + 1))]
+        first = min(day_of(low), datetime.date.max.toordinal() - 1)
+        days = [datetime.date.fromordinal(day) for day in (first, max(day_of(high), first + 1))]
         return replace(column, low=days[0], high=days[1], source=source)
     return replace(column, low=low, high=high, source=source)
-
-
-def _ordinal(days: float) -> int:
-    first, last = datetime.date.min.toordinal(), datetime.date.max.toordinal()
-    return int(min(max(round(days) + _EPOCH, first), last))
 
 
 def _with_levels(column: Any, counts: dict[str, float]) -> Column:
@@ -429,43 +372,33 @@ def value_shares(
 ) -> Shares:
     """Return how many values of each column are clipped, "other" or missing under a complete schema.
 
-    Parameters are those of :func:`learn_schema`.
+    Parameters are those of :func:`learn_schema`. Where noise would hide the shares nothing is spent, and the
+    error names the epsilon that would do.
 
     **Privacy.** (epsilon, delta)-DP for one record, or for one person where the schema declares them: then a
     person counts once, with the mean of all rows.
     """
     schema = Schema.of(schema)
     schema.require_known()
-    with_target = schema.target is not None
-    frame = _with_gaps(schema).checked(table, target=with_target, person=True)
+    # Records without a target are kept: their share is asked too.
+    kept = [replace(c, missing="refuse") if isinstance(c, Target) else c for c in schema.columns]
+    frame = replace(schema, columns=tuple(kept)).checked(table, target=schema.target is not None, person=True)
     asked = [c for c in schema.columns if not isinstance(c, (Text, Person, Ignored))]
-    rows = np.stack([found for c in asked for found in _misfits(c, frame, schema.markers)], axis=1)
+    markers = frozenset(schema.markers)
+    rows = np.stack([found for c in asked for found in c.misfits(frame.column(c.name), markers)], axis=1)
     persons = schema.persons(frame)
     rows, unit = (rows, "record") if persons is None else (mean_of_owners(rows, persons), "person")
     ask = Ask.checked(epsilon, delta, len(rows), ledger, dataset_id)
     sample = Sample(len(rows), rows.shape[1], Relation.parse(relation), unit)
-    public = (f"number of {unit}s: {len(rows)}", *schema.facts)
-    task = Task(ShareCounter(len(asked)), sample, "schema check", public, learned=schema.learned)
+    public, counter = (f"number of {unit}s: {len(rows)}", *schema.facts), ShareCounter(len(asked))
+    noise = noise_in(ask.calibrated(counter.plan(sample)), "shares") / len(rows)
+    if noise > HIDDEN:
+        raise SchemaError(
+            f"{len(rows)} {unit}s are too few to tell shares with epsilon = {ask.epsilon:g}: their noise "
+            f"would be {noise:.0%}. Nothing was spent. Pay epsilon = "
+            f"{at_most(ask.epsilon * noise / HIDDEN, 2)}."
+        )
+    task = Task(counter, sample, "schema check", public, learned=schema.learned)
     fitted = run(task, LocalExecutor(rows, None, math.sqrt(len(asked))), ask)
     shares, noise = fitted.result
     return Shares(tuple(c.name for c in asked), shares[0::2], shares[1::2], noise, fitted.report)
-
-
-def _with_gaps(schema: Schema) -> Schema:
-    """Return the schema with records without a target in it: their share is what is asked."""
-    columns = [replace(c, missing="refuse") if isinstance(c, Target) else c for c in schema.columns]
-    return Schema(columns, markers=schema.markers)
-
-
-def _misfits(column: Any, frame: Frame, markers: tuple[str, ...]) -> tuple[Floats, Floats]:
-    """Return ones for the values outside of what a column declares, and ones for those that are missing."""
-    series = frame.column(column.name)
-    if _is_numeric(column):
-        values = _numbers(column, frame, markers)
-        ends = column.low, column.high
-        low, high = (day.toordinal() - _EPOCH for day in ends) if isinstance(column, Date) else ends
-        return ((values < low) | (values > high)).astype(float), np.isnan(values).astype(float)
-    if isinstance(column, Flag):
-        return np.zeros(frame.rows), (flags_of(series) == MISSING).astype(float)
-    codes = codes_of(series, tuple(map(str, column.levels or ())), frozenset(markers))
-    return (codes == OTHER).astype(float), (codes == MISSING).astype(float)

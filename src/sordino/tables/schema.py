@@ -20,72 +20,9 @@ from sordino.errors import InvalidInputError, SchemaError
 from sordino.execute.persons import MARKERS, number_owners
 from sordino.runs import Price
 from sordino.runs.price import LEARNED, each_once, prices_in_words
-from sordino.tables.columns import (
-    KINDS,
-    Blank,
-    Category,
-    Column,
-    Date,
-    Exposure,
-    Flag,
-    Ignored,
-    Number,
-    Ordinal,
-    Person,
-    Target,
-    Text,
-    Weight,
-    refuse,
-)
-from sordino.tables.files import INDEXES, DataFile, arrow, in_words, read_names
-from sordino.tables.values import Frame, check_names, codes_of, framed, numbers_of, require_pandas
-
-# --------------------------------------------- A column in words, for reports and for `sordino schema show`
-
-_NAMED_LEVELS = 6
-
-
-def price_fact(prices: Sequence[Price]) -> str:
-    """Return the line of a report that says what was paid for a schema."""
-    return f"{LEARNED}{'; '.join(map(str, prices))}; it comes on top of every fit"
-
-
-def column_fact(column: Column) -> str:
-    """Return what a column declares and where that comes from."""
-    source = getattr(column, "source", "")
-    return f"column {column.name!r}: {describe_column(column)} ({source or 'source not stated'})"
-
-
-def describe_column(column: Column) -> str:
-    """Return what a column declares."""
-    if column.unknown is not None:
-        return f"{column.word or 'blank'}, {column.unknown} not declared"
-    if isinstance(column, Number):
-        return f"number in {_range(column)}{', on a logarithmic scale' if column.log else ''}"
-    if isinstance(column, Date):
-        return f"date from {column.low} to {column.high}"
-    if isinstance(column, (Category, Ordinal)):
-        alone = isinstance(column, Category) and column.other == "zero"
-        return f"{column.word}, {_levels(column.levels or ())}{'; others count as none' if alone else ''}"
-    if isinstance(column, Text):
-        return f"words hashed into {column.buckets} columns"
-    if isinstance(column, Target):
-        rule = "; records without it are left out" if column.missing == "leave out" else ""
-        return f"target, {_range(column) if column.kind == 'number' else _levels(column.levels or ())}{rule}"
-    if isinstance(column, Weight):
-        return f"{column.word} in [0, {column.high:g}]"
-    return "yes or no" if isinstance(column, Flag) else column.word
-
-
-def _range(column: Any) -> str:
-    return f"[{column.low:g}, {column.high:g}]{' ' + column.unit if column.unit else ''}"
-
-
-def _levels(levels: tuple[Any, ...]) -> str:
-    shown = ", ".join(map(str, levels[:_NAMED_LEVELS]))
-    rest = ", ..." if len(levels) > _NAMED_LEVELS else ""
-    return f"{len(levels)} levels: {shown}{rest}"
-
+from sordino.tables.columns import KINDS, Blank, Column, Exposure, Ignored, Person, Target, Weight, refuse
+from sordino.tables.files import INDEXES, DataFile, replace_file, stored_kinds
+from sordino.tables.values import Frame, codes_of, framed, numbers_of, require_pandas
 
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
@@ -216,8 +153,11 @@ class Schema:
         paid = sum(bool(column.learned) for column in self.columns)
         origin = f"{paid} of them learned from records" if paid else "declared before the fit"
         lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, {origin}"]
-        lines += [price_fact(self.learned)] if self.learned else []
-        lines += [column_fact(column) for column in self.columns[:MOST_FACTS]]
+        if self.learned:
+            lines.append(f"{LEARNED}{'; '.join(map(str, self.learned))}; it comes on top of every fit")
+        for column in self.columns[:MOST_FACTS]:
+            source = getattr(column, "source", "") or "source not stated"
+            lines.append(f"column {column.name!r}: {column.describe()} ({source})")
         more = len(self.columns) - MOST_FACTS
         return (*lines, f"and {more} more columns, see the schema") if more > 0 else tuple(lines)
 
@@ -237,13 +177,32 @@ class Schema:
 
         With the target, records without it are left out where the schema says so.
         """
-        needed = [column.name for column in self.features]
-        needed += [self.target.name] if target and self.target is not None else []
-        needed += [column.name for column in self.weighing if target]
-        needed += [self.person.name] if person and self.person is not None else []
         frame = framed(table)
-        check_names(frame.names, tuple(needed), frozenset(column.name for column in self.columns))
+        self.check_names(frame.names, target=target, person=person)
         return self._with_targets(frame) if target else frame
+
+    def wanted(self, *, target: bool = False, person: bool = False) -> list[Column]:
+        """Return the columns that a table needs: features, and target, weights and person where asked."""
+        found: list[Column | None] = [*self.features]
+        found += [self.target, *self.weighing] if target else []
+        return [column for column in (*found, self.person if person else None) if column is not None]
+
+    def check_names(self, names: Sequence[str], *, target: bool = False, person: bool = False) -> None:
+        """Refuse a table that lacks a wanted column or has one that is not declared."""
+        present = frozenset(names)
+        absent = [c.name for c in self.wanted(target=target, person=person) if c.name not in present]
+        if absent:
+            raise SchemaError(
+                f"The table lacks {_listed(absent)}. The schema declares {len(absent)} column(s) that are "
+                "not there: compare the spelling with the header of the file."
+            )
+        declared = {*INDEXES, "", *(column.name for column in self.columns)}
+        others = [name for name in names if name not in declared]
+        if others:
+            raise SchemaError(
+                f"The table has {_listed(others)}, which the schema does not declare. Declare each as "
+                'Ignored (kind = "ignored") or drop it.'
+            )
 
     def _with_targets(self, frame: Frame) -> Frame:
         """Return the records whose target is no gap, where the others are to be left out."""
@@ -262,24 +221,19 @@ class Schema:
         **Privacy.** Each row by itself. A label that is not declared is refused, without being named.
         """
         frame = self._with_targets(self.checked(table))
-        present = frozenset(frame.names)
         series = {column.name: frame.column(column.name) for column in self.features}
-        features = require_pandas().DataFrame(series, copy=False)
-        target = None
-        if self.target is not None and self.target.name in present:
-            target = self._targets(self.target, frame, bounded)
-        groups = None
-        if self.person is not None and self.person.name in present:
-            groups = self._persons(self.person, frame)
-        return features, target, groups
+        target, person = (c is not None and c.name in frame.names for c in (self.target, self.person))
+        return (
+            require_pandas().DataFrame(series, copy=False),
+            self.targets(frame, bounded=bounded) if target else None,
+            self.persons(frame) if person else None,
+        )
 
     def targets(self, frame: Frame, *, bounded: bool = True) -> np.ndarray:
         """Return the target of each row of a checked table; a model is judged by targets as they are."""
-        if self.target is None:
+        target = self.target
+        if target is None:
             raise SchemaError('The schema declares no target. Declare one column with kind = "target".')
-        return self._targets(self.target, frame, bounded)
-
-    def _targets(self, target: Target, frame: Frame, bounded: bool) -> np.ndarray:
         if target.unknown is not None:
             raise refuse(target.name, f"not declared yet: {target.unknown}", "Fill it in.")
         series = frame.column(target.name)
@@ -312,7 +266,16 @@ class Schema:
 
     def persons(self, frame: Frame) -> np.ndarray | None:
         """Return a number for the person of each row; None without a person column."""
-        return None if self.person is None else self._persons(self.person, frame)
+        if self.person is None:
+            return None
+        series = frame.column(self.person.name)
+        texts = {value.strip() for value in series.astype(object) if isinstance(value, str)}
+        if not texts.isdisjoint(self.markers):
+            raise refuse(self.person.name, "a record has no person", "Leave out such records.")
+        try:
+            return number_owners(series)
+        except InvalidInputError as error:
+            raise SchemaError(f"Column {self.person.name!r}: {error}") from None
 
     def owners_of(self, persons: Any, groups: Any) -> Any:
         """Return the owner of each row: of the person column, or ``groups`` where the table lacks it.
@@ -331,36 +294,43 @@ class Schema:
             )
         return persons
 
-    def _persons(self, person: Person, frame: Frame) -> np.ndarray:
-        series = frame.column(person.name)
-        texts = {value.strip() for value in series.astype(object) if isinstance(value, str)}
-        if not texts.isdisjoint(self.markers):
-            raise refuse(person.name, "a record has no person", "Leave out such records.")
-        try:
-            return number_owners(series)
-        except InvalidInputError as error:
-            raise SchemaError(f"Column {person.name!r}: {error}") from None
-
     def to_toml(self) -> str:
-        """Return the schema as TOML text."""
-        return write_schema(self)
+        """Return the schema as TOML text, without the fields that have their default value."""
+        out: dict[str, Any] = {"format": FORMAT}
+        if self.markers != MARKERS:
+            out["markers"] = list(self.markers)
+        if self.learned:
+            out["learned"] = [price.to_dict() for price in self.learned]
+        out["columns"] = {column.name: _table(column) for column in self.columns}
+        return tomli_w.dumps(out)
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
-        """Read :meth:`to_toml`, or what somebody wrote by hand."""
-        return parse_schema(text)
+        """Read :meth:`to_toml`, or what somebody wrote by hand; errors name the column and the key."""
+        try:
+            data = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, TypeError, RecursionError) as error:
+            where = str(error)[:200] if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
+            raise SchemaError(f"The schema is not TOML: {where}. Mend it or draft a new one.") from None
+        if data.get("format") != FORMAT:
+            raise SchemaError(f"Expected a schema with format = {FORMAT}. Add the line or upgrade sordino.")
+        unknown = sorted(set(data) - {"format", "markers", "learned", "columns"})
+        columns = data.get("columns")
+        if unknown or not isinstance(columns, dict):
+            raise SchemaError(
+                "Expected format, columns and perhaps markers and learned in a schema, got "
+                f"{', '.join(unknown) or 'no columns'}."
+            )
+        markers = data.get("markers", MARKERS)
+        if isinstance(markers, str):
+            raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
+        prices = _read_prices(data.get("learned", []))
+        made = [_column(name, table, prices) for name, table in columns.items()]
+        return cls(made, markers=markers, learned=prices)
 
     def write(self, path: str | Path) -> None:
         """Write a TOML file, as a whole or not at all."""
-        path = Path(path)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            draft.write_text(self.to_toml(), encoding="utf-8")
-            draft.replace(path)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            reason = error.strerror or type(error).__name__
-            raise InvalidInputError(f"Cannot write the schema {path.name!r}: {reason}.") from None
+        replace_file(Path(path), self.to_toml().encode())
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Schema:
@@ -369,7 +339,10 @@ class Schema:
             text = Path(path).read_text(encoding="utf-8-sig")
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise InvalidInputError(f"Cannot read the schema {Path(path).name!r}: {reason}.") from None
+            remedy = f"Draft one: sordino schema draft DATA --output {Path(path).name}"
+            raise InvalidInputError(
+                f"Cannot read the schema {Path(path).name!r}: {reason}. {remedy}"
+            ) from None
         except UnicodeDecodeError:
             raise SchemaError(
                 f"The schema {Path(path).name!r} is not UTF-8 text. Save it as UTF-8."
@@ -381,28 +354,23 @@ class Schema:
         return f"Schema({len(self.columns)} columns, {self.digest[:12]}{paid})"
 
     def _repr_html_(self) -> str:
-        facts = ((c.name, c.word, describe_column(c), getattr(c, "source", "")) for c in self.columns)
+        facts = ((c.name, c.word, c.describe(), getattr(c, "source", "")) for c in self.columns)
         rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in facts)
         heads = "".join(f"<th>{title}</th>" for title in ("column", "kind", "declares", "source"))
         body = f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
         return f"<table><caption>{escape(repr(self))}</caption>{body}</table>"
 
 
+def _listed(names: list[str]) -> str:
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    shown = ", ".join(repr(name[:80]) for name in names[:5])
+    return f"the column{'s' * (len(names) > 1)} {shown}{rest}"
+
+
 # ------------------------------------------------------------------------------------- Schemas as TOML text
 
 FORMAT = 1
 _TARGET_KIND = "of"  # a target is a category or a number; "kind" says that it is a target
-
-
-def write_schema(schema: Schema) -> str:
-    """Return a schema as text, without the fields that have their default value."""
-    out: dict[str, Any] = {"format": FORMAT}
-    if schema.markers != MARKERS:
-        out["markers"] = list(schema.markers)
-    if schema.learned:
-        out["learned"] = [price.to_dict() for price in schema.learned]
-    out["columns"] = {column.name: _table(column) for column in schema.columns}
-    return tomli_w.dumps(out)
 
 
 def _table(column: Column) -> dict[str, Any]:
@@ -417,30 +385,6 @@ def _table(column: Column) -> dict[str, Any]:
         value = [price.receipt for price in value] if key == "learned" else value
         out[key] = list(value) if isinstance(value, tuple) else value
     return out
-
-
-def parse_schema(text: str) -> Schema:
-    """Return the schema of a text; errors name the column and the key."""
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, TypeError, RecursionError) as error:
-        where = str(error)[:200] if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
-        raise SchemaError(f"The schema is not TOML: {where}. Mend it or draft a new one.") from None
-    if data.get("format") != FORMAT:
-        raise SchemaError(f"Expected a schema with format = {FORMAT}. Add the line or upgrade sordino.")
-    unknown = sorted(set(data) - {"format", "markers", "learned", "columns"})
-    columns = data.get("columns")
-    if unknown or not isinstance(columns, dict):
-        raise SchemaError(
-            "Expected format, columns and perhaps markers and learned in a schema, got "
-            f"{', '.join(unknown) or 'no columns'}."
-        )
-    markers = data.get("markers", MARKERS)
-    if isinstance(markers, str):
-        raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
-    prices = _read_prices(data.get("learned", []))
-    made = [_column(name, table, prices) for name, table in columns.items()]
-    return Schema(made, markers=markers, learned=prices)
 
 
 def _read_prices(said: Any) -> tuple[Price, ...]:
@@ -493,17 +437,6 @@ _HEAD = """\
 # Bounds and levels come from what a column means, never from looking at the data; say where from in source.
 # What you leave out can be learned for a price: sordino schema learn.
 """
-_BLANKS = {
-    "number": ("low =", "high =", 'unit = ""'),
-    "category": ("levels = []",),
-    "ordinal": ("levels = []  # in their order",),
-    "date": ("low = 2000-01-01", "high = 2030-01-01"),
-    "text": ("buckets = 256",),
-    "target": (
-        'levels = ["no", "yes"]  # or, for a number, low = and high =',
-        'missing = "leave out"  # where records without a target may be left out',
-    ),
-}
 
 
 def draft_schema(
@@ -526,67 +459,21 @@ def draft_schema(
     for kind in (*given.values(), *([rest] if rest else [])):
         if kind not in KINDS:
             raise SchemaError(f"Expected kinds among {', '.join(KINDS)}, got {kind!r}.")
-    types = _types(file)
-    absent = [name for name in given if name not in types]
-    if absent:
-        raise refuse(absent[0], f"{file.name} has no such column", "Compare the spelling with its header.")
-    typed = file.kind in ("parquet", "arrow")
-    head = _HEAD.format(what="stored types" if typed else "header", name=file.name, kinds=", ".join(KINDS))
-    numbered = dict.fromkeys(INDEXES, "ignored")
-    tables = [
-        _column_table(name, given.get(name) or numbered.get(name) or kind or rest)
-        for name, kind in types.items()
-    ]
-    return "\n".join([f"{head}format = {FORMAT}\n", *tables])
-
-
-def stored_flags(file: DataFile, name: str) -> bool:
-    """Tell whether a file states that a column holds flags; its types are read, and no values."""
-    if file.kind not in ("parquet", "arrow") or file.path == "-" or name not in read_names(file):
-        return False
-    return _kind(in_words(file, lambda: _stored_types(file)).field(name).type) == "flag"
-
-
-def _types(file: DataFile) -> dict[str, str]:
-    """Return the kind of each column as far as the file states one."""
-    if file.kind in ("parquet", "arrow"):
-        stored = in_words(file, lambda: _stored_types(file))
-        return {name: _kind(stored.field(name).type) for name in read_names(file)}
-    if not file.header:
+    if not file.header and file.kind in ("csv", "tsv"):
         raise file.refuse(
             "a file without a header names no columns. Write the schema by hand, in their order."
         )
-    return dict.fromkeys(read_names(file), "")
-
-
-def _stored_types(file: DataFile) -> Any:
-    if file.kind == "parquet":
-        import pyarrow.parquet as parquet
-
-        return parquet.read_schema(arrow().BufferReader(file.open().read()))
-    import pyarrow.ipc as ipc
-
-    data = file.open().read()
-    try:
-        return ipc.open_file(data).schema
-    except arrow().ArrowInvalid:
-        return ipc.open_stream(data).schema
-
-
-def _kind(stored: Any) -> str:
-    types = arrow().types
-    if types.is_boolean(stored):
-        return "flag"
-    if types.is_integer(stored) or types.is_floating(stored) or types.is_decimal(stored):
-        return "number"
-    if types.is_date(stored) or types.is_timestamp(stored):
-        return "date"
-    return "category" if types.is_dictionary(stored) else ""
-
-
-def _column_table(name: str, kind: str) -> str:
-    lines = [tomli_w.dumps({"columns": {name: {"kind": kind}}}).rstrip()]
-    lines += [f"# {blank}" for blank in _BLANKS.get(kind, ())]
-    if kind not in ("ignored", "person"):
-        lines.append('# source = ""')
-    return "\n".join(lines) + "\n"
+    types = stored_kinds(file)
+    absent = [name for name in given if name not in types]
+    if absent:
+        raise refuse(absent[0], f"{file.name} has no such column", "Compare the spelling with its header.")
+    what = "stored types" if file.kind in ("parquet", "arrow") else "header"
+    tables = [f"{_HEAD.format(what=what, name=file.name, kinds=', '.join(KINDS))}format = {FORMAT}\n"]
+    numbered = dict.fromkeys(INDEXES, "ignored")
+    for name, stored in types.items():
+        kind = given.get(name) or numbered.get(name) or stored or rest
+        lines = [tomli_w.dumps({"columns": {name: {"kind": kind}}}).rstrip()]
+        lines += [f"# {hint}" for hint in (KINDS[kind].hints if kind else ())]
+        lines += [] if kind in ("ignored", "person") else ['# source = ""']
+        tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel.arrays import Floats, public_norm
-from sordino.tables.encoder import Block, Entries, PairBlock, TableEncoder
+from sordino.tables.columns import Block, Entries
+from sordino.tables.encoder import PairBlock, TableEncoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def questions_of(encoder: TableEncoder) -> list[Questions]:
         start = here.stop
         if isinstance(block, Block):
             at, positions = block.grid()
-            own = _dense(block.entries(positions), here)
+            own = dense_rows(block.entries(positions), here.stop - here.start)
             rows = np.zeros((len(at), size))
             rows[:, here] = own
             alone[block.name] = Questions((block.name,), (at,), rows, own, here)
@@ -104,7 +105,7 @@ def _pair_questions(block: PairBlock, here: slice, size: int) -> Questions:
         block.second.name: block.second.contrast(np.tile(second, len(first))),
     }
     rows = np.zeros((len(one) * len(two), size))
-    rows[:, here] = own = _dense(block.entries(contrasts), here)
+    rows[:, here] = own = dense_rows(block.entries(contrasts), here.stop - here.start)
     return Questions((block.first.name, block.second.name), (one, two), rows, own, here)
 
 
@@ -153,7 +154,8 @@ def _variance(
         for name, mean in zip(asks.columns, (more.mean(axis=1), more.mean(axis=0))):
             one = alone[name]
             weights[one.here] -= (_from_values(one.own[: len(mean)]) @ mean)[:-1]
-    return max(float(weights @ moments @ weights), 0.0)
+    # No deviation exceeds half a range (Popoviciu); noise in the moments of levels, which sum to one, could.
+    return min(max(float(weights @ moments @ weights), 0.0), float(np.ptp(effect)) ** 2 / 4.0)
 
 
 def _from_values(rows: Floats) -> Floats:
@@ -161,8 +163,9 @@ def _from_values(rows: Floats) -> Floats:
     return np.linalg.pinv(np.column_stack([rows, np.ones(len(rows))]))
 
 
-def _dense(entries: Entries, here: slice) -> Floats:
-    rows = np.zeros((len(entries.values), here.stop - here.start))
+def dense_rows(entries: Entries, width: int) -> Floats:
+    """Return entries as rows of so many columns."""
+    rows = np.zeros((len(entries.values), width))
     for places, values in zip(entries.places.T, entries.values.T):
         rows[np.arange(len(rows)), places] += values
     return rows

@@ -58,25 +58,33 @@ class Tabular:
                 f"{target.kind}. Use a {'regressor' if wanted == 'category' else 'classifier'} instead."
             )
         if in_dask(X):
-            if y is None and target is not None and target.missing == "leave out":
-                raise UnsupportedError(
-                    f"Column {target.name!r}: records without a target are left out of tables in one place "
-                    'only. Leave them out before the table goes to Dask, and declare missing = "refuse".'
-                )
-            encoder = self._with_basis(encoder, lambda: _rows_elsewhere(X))
-        elsewhere = _held_table(X, y, encoder.transform, partial(_targets_of, self.schema))
-        if elsewhere is not None:
-            return self._tabled_elsewhere(encoder, *elsewhere, groups)
+            return self._tabled_elsewhere(encoder, X, y, groups)
+        _refuse_nameless(X, y)
         frame = self.schema.checked(X, target=y is None, person=True)
-        if self.schema.person is not None:
-            if groups is not None:
-                raise InvalidInputError("Expected groups=None: the schema declares a person column.")
-            groups = self.schema.persons(frame)
+        groups = self._persons_of(frame, groups)
         y = self.schema.targets(frame) if y is None else y
         encoder = self._with_basis(
             encoder, lambda: frame.rows if groups is None else np.unique(number_owners(groups)).size
         )
         return self._keep_encoder(encoder).encoded(frame), y, groups
+
+    def _tabled_elsewhere(self, encoder: TableEncoder, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+        """Return a table that lies in Dask, encoded there."""
+        target, schema = declared_target(self), self.schema
+        if y is None and target is not None and target.missing == "leave out":
+            raise UnsupportedError(
+                f"Column {target.name!r}: records without a target are left out of tables in one place "
+                'only. Leave them out before the table goes to Dask, and declare missing = "refuse".'
+            )
+        encoder = self._with_basis(encoder, lambda: held(X, None, _zeros)[0].shape[0])  # type: ignore[index]
+        found = held(X, y, encoder.transform, partial(_targets_of, schema))
+        if found is None or schema.person is not None or groups is not None:
+            raise UnsupportedError(
+                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
+                "table into one place (X.compute())."
+            )
+        self._keep_encoder(encoder)
+        return *found, None
 
     def _table_weights(self, X: Any, y: Any, declared: Any) -> Floats | None:
         """Return how much each row of a table counts, where the schema says so; None elsewhere."""
@@ -102,22 +110,25 @@ class Tabular:
         basis = choose_basis(self.schema, units(), ask.epsilon, **chosen)
         return TableEncoder(self.schema, basis=basis, sparse_output=encoder.sparse_output).fit()
 
-    def _tabled_records(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return the rows and targets of a table, for a model that protects records."""
-        self._refuse_persons()
-        X, y, _ = self._tabled(X, y, None)
-        return X, y
-
-    def _tabled_features(self, X: Any) -> Any:
-        """Return the rows of a table, for a model without targets that protects records."""
+    def _tabled_features(self, X: Any, groups: Any) -> tuple[Any, Any]:
+        """Return the rows and persons of a table, or what was passed, for a model without targets."""
         encoder = self._fresh_encoder()
         if encoder is None:
-            return X
+            return X, groups
+        if not in_dask(X):
+            _refuse_nameless(X, None)
+            frame = self.schema.checked(X, person=self.schema.person is not None)
+            groups = self._persons_of(frame, groups)
+            return self._keep_encoder(encoder).encoded(frame), groups
         self._refuse_persons()
-        elsewhere = _held_table(X, None, encoder.transform)
-        rows = encoder.encoded(self.schema.checked(X)) if elsewhere is None else elsewhere[0]
-        self._keep_encoder(encoder)
-        return rows
+        found = held(X, None, self._keep_encoder(encoder).transform)
+        return None if found is None else found[0], groups
+
+    def _persons_of(self, frame: Any, groups: Any) -> Any:
+        """Return the owner of each record of a table, by its schema or as it was passed."""
+        if self.schema.person is not None and groups is not None:
+            raise InvalidInputError("Expected groups=None: the schema declares a person column.")
+        return groups if self.schema.person is None else self.schema.persons(frame)
 
     def _fresh_encoder(self) -> TableEncoder | None:
         """Forget the encoder of an earlier fit; return that of the schema, if there is one."""
@@ -148,20 +159,9 @@ class Tabular:
         if person is not None:
             raise SchemaError(
                 f"Column {person.name!r}: it says whose record each one is, and {type(self).__name__} "
-                "protects records. Choose a linear model or a network, which protect persons, or, where a "
+                "protects records here. Bring the rows into one place and call fit, or, where a "
                 'record is all of a person, declare the column as kind = "ignored".'
             )
-
-    def _tabled_elsewhere(
-        self, encoder: TableEncoder, rows: Any, y: Any, groups: Any
-    ) -> tuple[Any, Any, Any]:
-        if self.schema.person is not None or groups is not None:
-            raise UnsupportedError(
-                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
-                "table into one place (X.compute())."
-            )
-        self._keep_encoder(encoder)
-        return rows, y, None
 
     def _rows(self, X: Any) -> Any:
         """Return the rows to predict for, through the same map as in fit."""
@@ -181,24 +181,16 @@ class Tabular:
         return () if self.schema is None else self.schema.learned
 
 
-def _held_table(X: Any, y: Any, *maps: Any) -> tuple[Any, Any] | None:
-    """Return a table that lies in Dask, encoded there; None for one here. Rows without names are refused."""
-    found = held(X, y, *maps)
-    if found is not None and not in_dask(X):
+def _refuse_nameless(X: Any, y: Any) -> None:
+    if held(X, y) is not None:
         raise UnsupportedError(
             "A schema describes tables, and rows on disk or in tensors have no columns with names: it would "
             "not be applied. Encode the table first, TableEncoder(schema).fit().transform(table), and leave "
             "schema= out."
         )
-    return found
 
 
-def _rows_elsewhere(X: Any) -> int:
-    found = held(X, None, _counted)
-    return 0 if found is None else int(found[0].shape[0])
-
-
-def _counted(table: Any) -> Any:
+def _zeros(table: Any) -> Any:
     """Return one column of zeros for the rows of a part of a table: only their number is asked."""
     return np.zeros((framed(table).rows, 1))
 

@@ -15,11 +15,7 @@ import numpy as np
 
 from sordino.errors import InvalidTypeError, SchemaError, require_extra
 from sordino.kernel.arrays import Floats, Ints
-from sordino.refusals import refuse_unreadable
-from sordino.tables.columns import level_text
-from sordino.tables.files import INDEXES
-
-# ------------ One way to look at tables of any make: names of columns, number of rows, one column at a time
+from sordino.values import as_float, refuse_unreadable
 
 _WANTED = (
     "Expected a table with named columns: a pandas or polars DataFrame, an Arrow table, a list of records "
@@ -56,26 +52,21 @@ class Frame:
 def framed(table: Any) -> Frame:
     """Return any kind of table as a :class:`Frame`; no column is read yet."""
     pandas = require_pandas()
-    if isinstance(table, Mapping) or _is_records(table):
+    records = isinstance(table, (list, tuple)) and all(isinstance(record, Mapping) for record in table)
+    if isinstance(table, Mapping) or records:
         table = _build(table)
-    if isinstance(table, pandas.DataFrame):
-        names = _names(list(table.columns))
-        return Frame(names, len(table), lambda name, start, stop: table[name].iloc[start:stop])
     home = type(table).__module__.partition(".")[0]
+    if isinstance(table, pandas.DataFrame):
+        names = _check_names(list(table.columns))
+        return Frame(names, len(table), lambda name, start, stop: table[name].iloc[start:stop])
     if home == "polars" and hasattr(table, "get_column"):
-        return Frame(
-            _names(table.columns),
-            table.height,
-            lambda name, start, stop: _of_polars(table.get_column(name).slice(start, stop - start)),
-        )
+        names, whole = _check_names(table.columns), table.get_column
+        return Frame(names, table.height, lambda name, a, b: _of_polars(whole(name).slice(a, b - a)))
+    if home == "pyarrow" and hasattr(table, "column_names"):
+        names, whole = _check_names(table.column_names), table.column
+        return Frame(names, table.num_rows, lambda name, a, b: whole(name).slice(a, b - a).to_pandas())
     if home == "polars" and hasattr(table, "collect"):
         raise InvalidTypeError("Expected a table in memory, got a lazy polars frame. Call collect() on it.")
-    if home == "pyarrow" and hasattr(table, "column_names"):
-        return Frame(
-            _names(table.column_names),
-            table.num_rows,
-            lambda name, start, stop: table.column(name).slice(start, stop - start).to_pandas(),
-        )
     raise InvalidTypeError(f"{_WANTED}, got {type(table).__name__}.")
 
 
@@ -84,69 +75,57 @@ def _of_polars(series: Any) -> Any:
     return series.to_pandas()
 
 
-def _is_records(table: Any) -> bool:
-    return isinstance(table, (list, tuple)) and all(isinstance(record, Mapping) for record in table)
-
-
-def _is_loose(values: Any) -> bool:
-    """Tell whether pandas would guess a type: that of texts fails for all where it cannot hold one."""
-    return isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.dtype.kind in "OU")
-
-
 def _build(table: Any) -> Any:
+    """Return a frame of objects: a guess of types would depend on all records together."""
     pandas = require_pandas()
+
+    def column(values: Any) -> Any:
+        array = isinstance(values, np.ndarray) and values.dtype.kind in "OU"
+        return pandas.Series(values, dtype=object) if array or isinstance(values, (list, tuple)) else values
+
     try:
-        # Objects, not a guess of their type: that would depend on all records together.
         if not isinstance(table, Mapping):
             return pandas.DataFrame(list(table), dtype=object)
-        if len({len(values) for values in table.values()}) > 1:
-            raise ValueError("lengths")
-        columns = {
-            name: pandas.Series(values, dtype=object) if _is_loose(values) else values
-            for name, values in table.items()
-        }
-        return pandas.DataFrame(columns)
+        if len({len(values) for values in table.values()}) == 1 or not table:
+            return pandas.DataFrame({name: column(values) for name, values in table.items()})
     except (ValueError, TypeError):
         pass  # its message would quote the data
     raise SchemaError(f"{_WANTED}, got columns of unequal length or of other kinds.")
 
 
-def _names(names: list[Any]) -> tuple[str, ...]:
+def _check_names(names: list[Any]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
         raise SchemaError("Expected the names of all columns as texts, got others. Read the file's header.")
-    if len(set(names)) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise SchemaError(f"Column {twice!r} is in the table twice. Rename or drop one of them.")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise SchemaError(f"Column {twice[0]!r} is in the table twice. Rename or drop one of them.")
     return tuple(names)
 
 
-def check_names(names: tuple[str, ...], needed: tuple[str, ...], declared: frozenset[str]) -> None:
-    """Refuse a table that lacks a needed column or has one that is not declared."""
-    present = frozenset(names)
-    absent = [name for name in needed if name not in present]
-    if absent:
-        raise SchemaError(
-            f"The table lacks {list_names(absent)}. The schema declares {len(absent)} column(s) that are not "
-            "there: compare the spelling with the header of the file."
-        )
-    others = [name for name in names if name and name not in declared and name not in INDEXES]
-    if others:
-        raise SchemaError(
-            f"The table has {list_names(others)}, which the schema does not declare. Declare each as "
-            'Ignored (kind = "ignored") or drop it.'
-        )
+def is_unicode(text: str) -> bool:
+    """Tell whether a file can hold a text: half a character (a surrogate) has no encoding."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def list_names(names: list[str] | tuple[str, ...], most: int = 5) -> str:
-    """Return a short list of column names for a message."""
-    shown = ", ".join(repr(name[:80]) for name in names[:most])
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"the column{'s' if len(names) > 1 else ''} {shown}{rest}"
+def level_text(value: Any) -> str | None:
+    """Return a level, or a value of a table, as the text that levels are compared by; None for others.
+
+    A text with half a character (a surrogate) is none: no file could hold it, nor a schema that learned it.
+    Whole numbers read alike whether a file holds 1 or 1.0: a column with gaps turns one into the other.
+    """
+    if isinstance(value, str):
+        return value.strip() if is_unicode(value) else None
+    if isinstance(value, (bool, datetime.date)):
+        return str(value)
+    if not isinstance(value, (Real, Decimal)) or (isinstance(value, Decimal) and value.is_nan()):
+        return None
+    number = as_float(value)
+    return str(int(number)) if abs(number) < 2**53 and number == int(number) else str(number)
 
 
 OTHER, MISSING = -1, -2
-_YES = frozenset({"true", "yes", "y", "t", "1", "on"})
-_NO = frozenset({"false", "no", "n", "f", "0", "off"})
+YES = frozenset({"true", "yes", "y", "t", "1", "on"})
+NO = frozenset({"false", "no", "n", "f", "0", "off"})
 _NANOSECONDS = re.compile(r"([.,][0-9]{6})[0-9]+")
 
 
@@ -158,9 +137,9 @@ def numbers_of(name: str, series: Any, markers: Iterable[str] = ()) -> Floats:
 
 
 def _doubles(name: str, series: Any) -> Floats:
-    kind = _kind(series)
+    kind, pandas = _kind(series), require_pandas()
     if kind == "category":
-        known = _doubles(name, require_pandas().Series(series.cat.categories))
+        known = _doubles(name, pandas.Series(series.cat.categories))
         codes = np.asarray(series.cat.codes)
         return np.where(codes < 0, np.nan, np.append(known, np.nan)[codes])
     if kind in "mMc":
@@ -168,17 +147,13 @@ def _doubles(name: str, series: Any) -> Floats:
     with np.errstate(all="ignore"):
         if kind in "biuf":
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-        return _parse(series)
-
-
-def _parse(series: Any) -> Floats:
-    """Read texts and objects one by one: a value that pandas refuses must not change how others are read."""
-    values, texts = _objects(series)
-    out, pandas = np.empty(len(values)), require_pandas()
-    found = pandas.to_numeric(pandas.Series(values[texts], dtype=object), errors="coerce")
-    out[texts] = found.to_numpy(dtype=np.float64, na_value=np.nan)
-    out[~texts] = [_number(value) for value in values[~texts]]
-    return out
+        # Texts and objects one by one: a value that pandas refuses must not change how others are read.
+        values, texts = _objects(series)
+        out = np.empty(len(values))
+        found = pandas.to_numeric(pandas.Series(values[texts], dtype=object), errors="coerce")
+        out[texts] = found.to_numpy(dtype=np.float64, na_value=np.nan)
+        out[~texts] = [_number(value) for value in values[~texts]]
+        return out
 
 
 def _number(value: Any) -> float:
@@ -205,7 +180,7 @@ def codes_of(series: Any, levels: tuple[str, ...], markers: frozenset[str]) -> I
 def flag_of(text: str | None) -> int:
     """Return 1 for a word that says yes, 0 for a word that says no, and MISSING for another word."""
     word = "" if text is None else text.lower()
-    return 1 if word in _YES else 0 if word in _NO else MISSING
+    return 1 if word in YES else 0 if word in NO else MISSING
 
 
 def flags_of(series: Any) -> Ints:
@@ -283,11 +258,6 @@ def days_of(name: str, series: Any) -> Floats:
         raise _unfit(name, "dates", "something that cannot be read as dates")
     days = stamps.astype(np.int64).astype(np.float64) + 719163.0  # 1970-01-01
     return np.where(np.isnat(stamps), np.nan, days)
-
-
-def words_of(series: Any) -> list[str]:
-    """Return each value as text. A value that is not text becomes the empty string."""
-    return [value if isinstance(value, str) else "" for value in series.astype(object)]
 
 
 def _kind(series: Any) -> str:

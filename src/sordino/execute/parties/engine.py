@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.parties.law import (
@@ -28,9 +27,7 @@ from sordino.kernel import Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.mechanism import Gaussian, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.plan import rounded_sensitivity, rounded_sum
-
-# Real answers as integers: how fine, how large, and what rounding adds to the sensitivity.
+from sordino.kernel.plan import rounded_sum, rounding_of
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)
@@ -81,52 +78,34 @@ class Quantised:
 
 
 def quantise(release: Release, records: Any, params: Any, sensitivity: float, population: int) -> Quantised:
-    r"""Return this party's integers.
+    r"""Return this party's integers, or say that a release cannot be run between parties.
 
     A sum is evaluated in doubles, in blocks of b = 2^16 neighbouring positions, each rounded to integers, and
     the integers are added, which is exact: the proof is in the privacy notes, "Noise on a lattice".
     """
-    mechanism = gaussian_of(release)
-    symmetric = type(mechanism) is SymmetricGaussian
+    kind, reach = type(release.mechanism), release.query.contribution(params)
+    if kind not in (Gaussian, SymmetricGaussian):
+        raise UnsupportedError(
+            f"{kind.__name__} cannot be drawn between parties: only sums with independent "
+            "Gaussian noise can. Choose a solver that asks for such sums, for example 'ight'."
+        )
+    mechanism = cast(Gaussian, release.mechanism)
     spacing = mechanism.lattice(sensitivity)
     values = rounded_sum(release, records, params, spacing, population)
-    widened = rounded_sensitivity(release, params, sensitivity, spacing, population, values.size)
-    lattice = _lattice(mechanism, widened, release, params, population, spacing)
-    return Quantised(values, lattice, symmetric)
-
-
-def _lattice(
-    mechanism: Gaussian | SymmetricGaussian,
-    sensitivity: float,
-    release: Release,
-    params: Any,
-    population: int,
-    spacing: float,
-) -> Lattice:
+    rounding = rounding_of(release, params, spacing, population)
+    widened = rounding.widen(sensitivity, mechanism.corner(values.size) * spacing)
     # Every coordinate of a record is at most its norm; 1 is for the rounding of each party.
-    each = release.query.contribution(params) / spacing + 1
-    bound = 1 << math.ceil(population * each * (1 + 2.0**-30)).bit_length()
+    bound = 1 << math.ceil(population * (reach / spacing + 1) * (1 + 2.0**-30)).bit_length()
     if bound >= 2**62:
-        raise UnsupportedError(
-            f"{population} records of clip norm {release.query.contribution(params):g} overflow 64-bit sums."
-        )
-    return Lattice(spacing, _round_up(mechanism.scale(sensitivity) / spacing), bound)
+        raise UnsupportedError(f"{population} records of clip norm {reach:g} overflow 64-bit sums.")
+    lattice = Lattice(spacing, _round_up(mechanism.scale(widened) / spacing), bound)
+    return Quantised(values, lattice, kind is SymmetricGaussian)
 
 
 def _round_up(std: float) -> float:
     """Return 24 leading bits, a little more: all parties get the same, however their processors round."""
     mantissa, exponent = math.frexp(std * (1 + 2.0**-30))
     return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
-
-
-def gaussian_of(release: Release) -> Gaussian | SymmetricGaussian:
-    """Return the Gaussian mechanism of a release, or say that it cannot be run between parties."""
-    if type(release.mechanism) not in (Gaussian, SymmetricGaussian):
-        raise UnsupportedError(
-            f"{type(release.mechanism).__name__} cannot be drawn between parties: only sums with independent "
-            "Gaussian noise can. Choose a solver that asks for such sums, for example 'ight'."
-        )
-    return cast(Gaussian | SymmetricGaussian, release.mechanism)
 
 
 class Mode(str, Enum):
@@ -139,14 +118,6 @@ class Mode(str, Enum):
 
     INSIDE = "noise-inside"
     AGGREGATION = "secure-aggregation"
-
-    @classmethod
-    def parse(cls, value: Mode | str) -> Mode:
-        try:
-            return cls(value)
-        except ValueError:
-            names = ", ".join(repr(m.value) for m in cls)
-            raise InvalidInputError(f"Expected mode in {{{names}}}, got {value!r}.") from None
 
 
 @dataclass(frozen=True)
@@ -175,13 +146,6 @@ class Draw:
         return replace(self, signs=signs, secret=secret, coin=coin)
 
 
-class Engine(Protocol):
-    """One party's end of a computation that opens noised sums only."""
-
-    def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
-        """Open the noised sum."""
-
-
 @dataclass(frozen=True)
 class NoiseShare:
     """How m parties make the noise of a release when t of them may collude.
@@ -193,6 +157,15 @@ class NoiseShare:
     mode: Mode
     parties: int
     threshold: int
+    dropouts: int = 0  # how many may leave an aggregation without stopping it
+
+    def __post_init__(self) -> None:
+        most = min(self.parties - self.threshold - 1, 2 * (self.parties - 2 * self.threshold - 1)) // 2
+        if self.dropouts and (self.mode is not Mode.AGGREGATION or not 0 < self.dropouts <= most):
+            raise InvalidInputError(
+                f"Expected dropouts in [0, {most}] by {Mode.AGGREGATION.value!r}, {self.parties} parties "
+                f"and a threshold of {self.threshold}, got {self.dropouts} in mode {self.mode.value!r}."
+            )
 
     @property
     def law(self) -> CoarseLaw:
@@ -203,7 +176,7 @@ class NoiseShare:
     def copies(self) -> float:
         """The variance of the opened noise over the variance that is needed."""
         if self.mode is Mode.AGGREGATION:
-            return self.parties / (self.parties - self.threshold)
+            return self.parties / (self.parties - self.threshold - self.dropouts)
         return 1 + self.threshold * self.law.fine / self.law.total
 
     @property
@@ -256,7 +229,7 @@ class NoiseShare:
     def fine_std(self, lattice: Lattice) -> float:
         """Return the deviation of a fine part in grid points."""
         if self.mode is Mode.AGGREGATION:
-            std = lattice.std / math.sqrt(self.parties - self.threshold)
+            std = lattice.std / math.sqrt(self.parties - self.threshold - self.dropouts)
         else:
             std = math.sqrt(lattice.std**2 - self.law.variance * self.step(lattice) ** 2)
         if std < 16:
@@ -267,8 +240,6 @@ class NoiseShare:
 # Everything here is written against :class:`Arithmetic`, on one party's shares. Sums and public factors are
 # local, and so is a product, which :meth:`Arithmetic.reduce` brings back to the degree of a sharing. A wire
 # of the noise is a pair ``(x, key x)`` along the first axis: see :mod:`sordino.execute.parties.law`.
-
-Times = Callable[[Shares, Shares], Awaitable[Shares]]
 
 
 async def joint_noise(engine: Arithmetic, draw: Draw) -> Shares:
@@ -342,14 +313,7 @@ def _bit_signs(rows: Ints, values: Any, draw: Draw, length: int) -> Ints:
     return 1 - 2 * np.array(bits, dtype=np.int64)
 
 
-async def noised_sum(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
-    """Open ``sum of everybody's values + step * G`` and nothing else."""
-    numbers, coarse = engine.field, await joint_noise(engine, draw)
-    total = await valid_total(engine, values, draw)
-    return await engine.reveal(numbers.add(total, numbers.multiply(coarse, numbers.array(draw.step))))
-
-
-async def joint_signs(times: Times, signs: Sequence[Shares]) -> Shares:
+async def joint_signs(times: Any, signs: Sequence[Shares]) -> Shares:
     """Return the products of everybody's signs: fair and secret if one party's are."""
     first, *others = signs
     for other in others:
@@ -365,7 +329,7 @@ async def coarse_noise(wires: Wires, signs: Shares, law: CoarseLaw) -> Shares:
     at_most = f.apply(lambda x: np.cumsum(x, axis=1), await one_hot(wires, bits))  # row c: is the digit <= c?
     state = wires.one((1, width))
     magnitude = np.zeros_like(signs[:, law.bits])
-    for depth, level in enumerate(law.levels()):
+    for depth, level in enumerate(law.levels):
         found, state = await _step(wires, level, state, at_most[:, :, depth])
         magnitude = f.add(magnitude, found)
     return await wires.times(magnitude, signs[:, law.bits])

@@ -10,7 +10,7 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.execute.local import CSR, DENSE, LocalExecutor
-from sordino.execute.parties.engine import Engine, Lattice, Mode, NoiseShare, Quantised, quantise
+from sordino.execute.parties.engine import Lattice, Mode, NoiseShare, Quantised, quantise
 from sordino.execute.parties.field import Field
 from sordino.kernel import Batch, ClippedSum, Full, Offer, Poisson, Question, Release
 from sordino.kernel.arrays import Rows
@@ -36,24 +36,22 @@ class PartiesExecutor:
     Parameters
     ----------
     local : this party's records.
-    engine : its end of the secure computation.
+    engine : its end of the secure computation: ``sum(values, draw)`` opens the noised sum.
     share : how the noise is made.
     party : its index.
     records : the public numbers of records of all parties.
     agree : is told what is about to be asked (bytes that all parties must have in common).
-    opened : is told what was opened, for the transcript.
 
     **Privacy.** The answer of a release is the exact sum over all records with rounded Gaussian noise; no
     party and no coalition of ``share.threshold`` parties sees anything else of the others.
     """
 
     local: LocalExecutor = field(repr=False)
-    engine: Engine
+    engine: Any
     share: NoiseShare
     party: int
     records: tuple[int, ...]
     agree: Callable[[Lattice, Release, Any, int], None] | None = None
-    opened: Callable[[Any], None] | None = None
 
     @property
     def population(self) -> int:
@@ -74,8 +72,6 @@ class PartiesExecutor:
         values, draw = self.share.draw(found.values, found.lattice, self.party, noise)
         reaches = self.share.reaches(found.lattice, self.records, values.size)
         total = self.engine.sum(values, replace(draw, reaches=reaches))
-        if self.opened is not None:
-            self.opened(total)
         return found.shaped(np.asarray(total, dtype=float) * found.lattice.spacing)
 
 

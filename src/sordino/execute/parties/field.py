@@ -6,6 +6,7 @@ larger fields, which only very long sums need, use Python's integers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -84,11 +85,13 @@ class Field:
         pieces = [payload[i : i + self.width] for i in range(0, len(payload), self.width)]
         return np.array([int.from_bytes(piece, "little") for piece in pieces], dtype=object)
 
-    def split(self, secrets: Residues, threshold: int, parties: int, noise: NoiseSource) -> list[Residues]:
-        """Return everybody's shares: values at 1, 2, ... of random polynomials that are the secrets at 0."""
+    def split(
+        self, secrets: Residues, threshold: int, points: Iterable[int], noise: NoiseSource
+    ) -> list[Residues]:
+        """Return everybody's shares: values at points of random polynomials that are the secrets at 0."""
         above = [self.draw(secrets.size, noise) for _ in range(threshold)]
         shares = []
-        for point in range(1, parties + 1):
+        for point in points:
             value, x = np.zeros_like(secrets), self.array(point)
             for coefficient in reversed(above):  # Horner's rule
                 value = self.multiply(self.add(value, coefficient), x)
@@ -117,10 +120,7 @@ class _Words(Field):
         super().__init__(61)
 
     def array(self, values: Any) -> Residues:
-        given = np.asarray(values)
-        if given.dtype == object:
-            return np.asarray(given % self.modulus, dtype=object).astype(_U)
-        return np.asarray(given % self.modulus).astype(_U)
+        return np.asarray(np.asarray(values) % self.modulus).astype(_U)
 
     def signed(self, values: Residues) -> Residues:
         return super().signed(values.astype(np.int64))

@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import mpmath
@@ -49,6 +49,7 @@ class CoarseLaw:
     largest: int = 46
 
     @classmethod
+    @cache
     def against(cls, colluders: int) -> CoarseLaw:
         """Return the law with which ``colluders`` superfluous fine parts add a sixteenth to the variance."""
         variance = 32 * colluders - 2
@@ -64,24 +65,62 @@ class CoarseLaw:
         """The variance that is left to whoever knows all but one of the fine parts."""
         return self.variance + self.fine
 
-    @property
+    @cached_property
+    def _tails(self) -> list[Any]:
+        with mpmath.workdps(_PRECISION):
+            # Beyond three times the table there is less than 10^-130 of the mass.
+            weights = [mpmath.exp(-mpmath.mpf(k * k) / (2 * self.variance)) for k in range(3 * self.largest)]
+            tails = list(itertools.accumulate(reversed(weights[1:])))[::-1]
+            return [2 * tail / (weights[0] + 2 * tails[0]) for tail in tails[: self.largest + 1]]
+
+    @cached_property
     def thresholds(self) -> tuple[int, ...]:
         """The integers ``t_1 >= t_2 >= ...``."""
-        return _thresholds(self)
+        with mpmath.workdps(_PRECISION):
+            return tuple(int(mpmath.nint(tail * 2**self.bits)) for tail in self._tails[: self.largest])
 
-    @property
+    @cached_property
     def distance(self) -> float:
         """An upper bound on the total variation distance of one coordinate from the rounded Gaussian."""
-        return _distance(self)
+        with mpmath.workdps(_PRECISION):
+            ideal = [mpmath.mpf(1), *self._tails]
+            ours = [mpmath.mpf(1), *(mpmath.mpf(t) / 2**self.bits for t in self.thresholds), mpmath.mpf(0)]
+            steps = [(ours[k] - ours[k + 1]) - (ideal[k] - ideal[k + 1]) for k in range(self.largest + 1)]
+            table = (mpmath.fsum(map(abs, steps)) + ideal[-1]) / 2
+            both = mpmath.mpf(self.variance * self.fine) / self.total
+            ripple = lattice_ripple(float(both)) + lattice_ripple(float(self.variance))
+            return float(table) + ripple * (1 + 1e-9)
 
     def magnitude(self, uniforms: Any) -> Ints:
         """Return M for integers U in the clear: what the circuit computes in secret."""
         ascending = np.array(self.thresholds[::-1], dtype=np.uint64)
         return self.largest - np.searchsorted(ascending, np.asarray(uniforms, np.uint64), side="right")
 
+    @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """Return the comparison with all thresholds as a walk over the digits."""
-        return _levels(self)
+        """The comparison with all thresholds as a walk over the digits."""
+        shifts = [DIGIT * (self.digits - 1 - depth) for depth in range(self.digits)]
+        prefixes = [[t >> (shift + DIGIT) for t in self.thresholds] for shift in shifts]
+        levels = []
+        for depth, shift in enumerate(shifts):
+            groups = _starts(prefixes[depth])
+            digit = np.array([(t >> shift) & (2**DIGIT - 1) for t in self.thresholds])
+            parent, child = np.array([], dtype=np.int64), np.array([], dtype=np.int64)
+            if depth + 1 < self.digits:
+                first = _starts(prefixes[depth + 1])
+                parent, child = np.searchsorted(groups, first, side="right") - 1, digit[first]
+            levels.append(Level(groups, digit, parent, child))
+        return tuple(levels)
+
+
+def lattice_ripple(variance: float) -> float:
+    r"""Return ``2 sum_k exp(-2 pi^2 v k^2)``: how far a Gaussian's sum over the integers is from 1."""
+    first = math.exp(-2 * math.pi**2 * variance)
+    return 2 * first / (1 - first) * (1 + 1e-9)
+
+
+def _starts(prefix: list[int]) -> Ints:
+    return np.array([k for k, p in enumerate(prefix) if k == 0 or p != prefix[k - 1]], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,59 +136,6 @@ class Level:
     digit: Ints
     parent: Ints
     child: Ints
-
-
-@lru_cache(maxsize=8)
-def _tails(law: CoarseLaw) -> list[Any]:
-    with mpmath.workdps(_PRECISION):
-        # Beyond three times the table there is less than 10^-130 of the mass.
-        weights = [mpmath.exp(-mpmath.mpf(k * k) / (2 * law.variance)) for k in range(3 * law.largest)]
-        tails = list(itertools.accumulate(reversed(weights[1:])))[::-1]
-        return [2 * tail / (weights[0] + 2 * tails[0]) for tail in tails[: law.largest + 1]]
-
-
-@lru_cache(maxsize=8)
-def _thresholds(law: CoarseLaw) -> tuple[int, ...]:
-    with mpmath.workdps(_PRECISION):
-        return tuple(int(mpmath.nint(tail * 2**law.bits)) for tail in _tails(law)[: law.largest])
-
-
-@lru_cache(maxsize=8)
-def _distance(law: CoarseLaw) -> float:
-    with mpmath.workdps(_PRECISION):
-        ideal = [mpmath.mpf(1), *_tails(law)]
-        ours = [mpmath.mpf(1), *(mpmath.mpf(t) / 2**law.bits for t in law.thresholds), mpmath.mpf(0)]
-        steps = [(ours[k] - ours[k + 1]) - (ideal[k] - ideal[k + 1]) for k in range(law.largest + 1)]
-        table = (mpmath.fsum(map(abs, steps)) + ideal[-1]) / 2
-        both = mpmath.mpf(law.variance * law.fine) / law.total
-        ripple = lattice_ripple(float(both)) + lattice_ripple(float(law.variance))
-        return float(table) + ripple * (1 + 1e-9)
-
-
-def lattice_ripple(variance: float) -> float:
-    r"""Return ``2 sum_k exp(-2 pi^2 v k^2)``: how far a Gaussian's sum over the integers is from 1."""
-    first = math.exp(-2 * math.pi**2 * variance)
-    return 2 * first / (1 - first) * (1 + 1e-9)
-
-
-@lru_cache(maxsize=8)
-def _levels(law: CoarseLaw) -> tuple[Level, ...]:
-    shifts = [DIGIT * (law.digits - 1 - depth) for depth in range(law.digits)]
-    prefixes = [[t >> (shift + DIGIT) for t in law.thresholds] for shift in shifts]
-    levels = []
-    for depth, shift in enumerate(shifts):
-        groups = _starts(prefixes[depth])
-        digit = np.array([(t >> shift) & (2**DIGIT - 1) for t in law.thresholds])
-        parent, child = np.array([], dtype=np.int64), np.array([], dtype=np.int64)
-        if depth + 1 < law.digits:
-            first = _starts(prefixes[depth + 1])
-            parent, child = np.searchsorted(groups, first, side="right") - 1, digit[first]
-        levels.append(Level(groups, digit, parent, child))
-    return tuple(levels)
-
-
-def _starts(prefix: list[int]) -> Ints:
-    return np.array([k for k, p in enumerate(prefix) if k == 0 or p != prefix[k - 1]], dtype=np.int64)
 
 
 # Products that a member cannot bend: every wire carries a second copy under a secret key

@@ -28,7 +28,7 @@ of them will do: their rows of T squares are added in float32, which lacks at mo
 norm and ``T 2^-63``; the first is put back, the second is part of ``k``. Where the squares overflow, the
 trace serves: ``||A|| <= (1 + e) X``. The squares ``|a_t|^2`` are the diagonal of ``A``, which errs by ``e``
 of itself and ``I 2^-126``. And ``||v|| <= r = sum_t |a_t||g_t|`` always; the
-smaller of the two is taken. A bias is one more input that is always one: one is added to ``A``.
+smaller of the two is taken.
 
 The sum ``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is
 divided into the clip. What underflows in ``f g_t`` (at most ``2^-125`` each, for machines that flush) errs by
@@ -128,25 +128,16 @@ class Contributions:
         """Add gradients that are held one to a row."""
         self._rows.append(self._norms(rows)[:, None])
 
-    def add_products(self, positions: Tensor, slopes: Tensor, bias: bool) -> None:
-        """Add ``sum_t g_t a_t^T`` of (batch, groups, places, inputs) and (batch, groups, places, outputs).
-
-        A bias is one more input that is always one.
-        """
+    def add_products(self, positions: Tensor, slopes: Tensor) -> None:
+        """Add ``sum_t g_t a_t^T`` of (batch, groups, places, inputs) and (batch, groups, places, outputs)."""
         self._flushed = max(self._flushed, slopes.shape[1:].numel())
         halves = min(positions.element_size(), slopes.element_size()) < 4
         if slopes.shape[2] > 1 or halves:
-            inner = self._products(positions)
-            inner = inner + 1.0 if bias else inner  # one more input, always one
-            lengths = positions.shape[-1], slopes.shape[-1]
+            lengths, inner = (positions.shape[-1], slopes.shape[-1]), self._products(positions)
             self._coarse = _HALVES[1] if halves else self._coarse
             self._grams.add(inner, self._products(slopes), *lengths, halves=halves)
-            return
-        # nothing cancels, so the blur is a part of the norm, like that of a row
-        a, g = self._norms(positions).flatten(1), self._norms(slopes).flatten(1)
-        self._pairs.append((a, g))
-        if bias:
-            self._rows.append(g)
+        else:  # nothing cancels, so the blur is a part of the norm, like that of a row
+            self._pairs.append((self._norms(positions).flatten(1), self._norms(slopes).flatten(1)))
 
     def add_grams(self, inner: Tensor, slopes: Tensor, inputs: int) -> None:
         """Add ``sum_t g_t a_t^T`` where all ``a_t . a_s`` are given, of positions of so many inputs.
@@ -216,9 +207,8 @@ class Contributions:
         if not key[0]:  # no memory of its own: nothing tells it from another
             return _products(values, self.multiply)
         known = [one for one in self._recent if one[0] == key]
-        last = (
-            known[0] if known else (key, values, _products(values, self.multiply))
-        )  # held: keeps its address
+        # the values are held, so they keep their address
+        last = known[0] if known else (key, values, _products(values, self.multiply))
         self._recent = [*[one for one in self._recent if one is not last][-1:], last]
         return last[2]
 

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from sordino.literature.reproduce import TABLES, measure_all
+from sordino.literature.reproduce import TABLES, measure
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
         print(f"{name} {done + 1}/{of}: {key}", flush=True)
 
     options = {"quick": asked.quick, "jobs": asked.jobs, "minutes": asked.minutes}
-    failed = measure_all(asked.names, asked.to, **options, progress=say)
+    failed = measure(asked.names, asked.to, **options, keep_going=True, progress=say)
     if failed:
         print(f"Not complete: {', '.join(failed)}.", file=sys.stderr)
     return len(failed)

@@ -16,7 +16,16 @@ from sordino.estimators.heavy import HeavyTailedRegressor
 from sordino.estimators.statistics import mean
 from sordino.kernel import public_generator
 from sordino.literature.reproduce.linear import RELATIONS, certified
-from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table, by_mode, run_of, short
+from sordino.literature.reproduce.tables import (
+    Outcome,
+    Row,
+    Runs,
+    Table,
+    by_mode,
+    printed_table,
+    run_of,
+    short,
+)
 
 DELTA = 1e-6
 
@@ -49,27 +58,7 @@ def rates(quick: bool) -> Table:
         near = run_of(f"columns/{order}/auto", partial(several, False))
         rows.append(_row(f"ten means, v = {order:g}", -order / (1 + order), far, near, words))
     rows += _sparse_rows(quick)
-    return Table(
-        "tao-rates",
-        "Tao et al., the rates of theorems on means, strongly convex losses and sparse models",
-        "slope of the error",
-        "lower",
-        "Pareto numbers with just a moment of order 1 + v; a regression with Student-t(2.2) features "
-        "and noise.",
-        "same",
-        rows,
-        "Epsilon 1. Sound mode is the paper's estimator with its moment bound known (the mean) or "
-        "with fresh chunks of the records each step (the risk), or with Peeling (sparse models); the default "
-        "knows no bound. A slope is judged from both sides. All are in n but two: that of a sparse model's "
-        "risk in s and in log d. "
-        "The truth has norm 2 for every s: chosen after one whose norm grew with s had missed, with s = 2, "
-        "4, 8, d = 50, n = 30,000 in view. Judged is that rule on what was not: s = 3, 6, 12, d = 80, n = "
-        "40,000, other draws.",
-        repeats=1,
-        tolerance=0.15,
-        rivals=False,
-        two_sided=True,
-    )
+    return printed_table("tao-rates", rows)
 
 
 def _sparse_rows(quick: bool) -> list[Row]:
@@ -195,8 +184,7 @@ def _columns_slope(order: float, sizes: Any, repeats: int, known: bool, seed: in
 
 def _printed_slope(order: float, sizes: Any, repeats: int, seed: int) -> Outcome:
     """Return the slope with the printed noise, and what that certifies."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotPrivateWarning)
+    with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
         value = slope(sizes, mean_errors(order, True, sizes, repeats, seed, "paper"))
         few: dict[str, Any] = {"moment_order": order, "moment_bound": 1.0, "noise": "paper"}
         found = {r: mean(np.zeros(100), 1.0, DELTA, relation=r, **few).privacy for r in RELATIONS}

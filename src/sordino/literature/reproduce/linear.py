@@ -1,31 +1,40 @@
-"""Wang's dissertation, chapters 4 (DP-SRM, nonconvex logistic regression) and 5 (DP-LSSGD, table 5.2)."""
+"""The published tables of linear models: data, methods in four modes, their rows from ``printed.toml``."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
 
-from sordino.datasets import load
-from sordino.errors import DivergenceWarning, NotPrivateWarning, PrivacyWarning, UndeclaredBoundWarning
+from sordino.datasets import load, log1p_unit, make_sparse_linear_model, unit_rows
+from sordino.errors import NotPrivateWarning
 from sordino.estimators.linear import LogisticRegression, SparseLinearRegression, SparseLogisticRegression
-from sordino.literature.reproduce.tables import Outcome, Row, RowCells, Runs, Table, by_mode
+from sordino.kernel import public_generator
+from sordino.literature.reproduce.tables import (
+    PRINTED,
+    Outcome,
+    Row,
+    RowCells,
+    Runs,
+    Table,
+    by_mode,
+    page_of,
+    printed_table,
+)
 from sordino.problems.losses import LOSSES, Nonconvex
-
-# ----------------------------------------------------------------------------------------------------------
-# How a cell of a table of linear models is measured: by fits in four modes, as a reader would call them.
 
 RELATIONS = ("add-remove", "replace-one")
 HARDLY_ANY = 100.0  # an epsilon whose noise is of no account
-KNOWN = (DivergenceWarning, NotPrivateWarning, PrivacyWarning, UndeclaredBoundWarning)
 Score = Callable[[Any, "Task"], float]
+
+# --------------------------- How a cell is measured: by fits in four modes, as a reader would call them
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +102,20 @@ def objective(model: Any, task: Task) -> float:
 
 def half_mean_square(model: Any, task: Task) -> float:
     return 0.5 * mean_square(model, task)
+
+
+def gradient_norm(model: Any, task: Task) -> float:
+    """Return the norm of the gradient of the objective on the rows that were learned from, not clipped."""
+    signs = np.where(np.asarray(task.y) == model.classes_[1], 1.0, -1.0)
+    w, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+    slopes = LOSSES["logistic"].residual(task.x @ w + b, signs) / len(signs)
+    penalty = Nonconvex(float(task.facts["alpha"])).gradient(np.append(w, b))
+    return float(np.linalg.norm(np.append(task.x.T @ slopes, slopes.sum()) + penalty))
+
+
+_SCORES: dict[str, Score] = {
+    "loss": mean_log_loss, "error": error_rate, "objective": objective, "gradient": gradient_norm,
+}  # fmt: skip
 
 
 def rows_of(
@@ -165,18 +188,9 @@ def _cells(
     )
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Leave out what a private library has to say about such a use: it is known here."""
-    with warnings.catch_warnings():
-        for said in KNOWN:
-            warnings.simplefilter("ignore", said)
-        yield
-
-
 def certified(model: Any, *rows: Any) -> float:
     """Return the epsilon that an estimator's printed noise certifies; the fit ends there, nothing is run."""
-    with quiet():
+    with warnings.catch_warnings(action="ignore"):
         warnings.simplefilter("error", NotPrivateWarning)
         try:
             model.fit(*rows)
@@ -218,7 +232,7 @@ def _tune(
 
 
 def _fit_one(task: Task, epsilon: float, delta: float, seed: int, **options: Any) -> tuple[float, Any]:
-    with quiet():
+    with warnings.catch_warnings(action="ignore"):
         settings = {**task.facts, **options, "random_state": seed}
         model = task.estimator(epsilon, delta, **settings).fit(task.x, task.y)
     value = task.score(model, task)
@@ -236,140 +250,183 @@ def _curvature(task: Task) -> float:
     return bound * (1.0 if task.estimator is SparseLinearRegression else 0.25)
 
 
-DELTA = 1e-5
+# -------------------------------------------- The data sets behind the tables, each read once per process
+
 # Rows of a9a hold at most 14 ones; features of ijcnn1 are scaled to [-1, 1], 2 is a guess that holds.
 NORMS = {"a9a": math.sqrt(14.0), "ijcnn1": 2.0}
-EPSILONS = (0.2, 0.5)
-# By set and method, at each epsilon: test loss, data passes, gradient norm.
-PUBLISHED: dict[str, dict[str, tuple[tuple[float, float, float], ...]]] = {
-    "a9a": {
-        "DP-GD": ((0.4155, 20, 0.0953), (0.3859, 20, 0.0866)),
-        "DP-AGD": ((0.3713, 360, 0.0437), (0.3627, 365, 0.0402)),
-        "RRPSGD": ((0.4019, 8, 0.2175), (0.3861, 10, 0.1454)),
-        "DP-SRM": ((0.3579, 4, 0.0528), (0.3506, 5, 0.0502)),
-    },
-    "ijcnn1": {
-        "DP-GD": ((0.3160, 20, 0.0184), (0.2717, 20, 0.0171)),
-        "DP-AGD": ((0.2645, 346, 0.0133), (0.2416, 365, 0.0397)),
-        "RRPSGD": ((0.3110, 8, 0.0175), (0.3033, 10, 0.0160)),
-        "DP-SRM": ((0.2503, 4, 0.0117), (0.2341, 5, 0.0082)),
-    },
-}
-_PLAIN = {"a9a": 0.3346, "ijcnn1": 0.2096}
-_GRID = (1.0, 4.0, 12.0)
-SRM_METHODS = (
-    Method("DP-GD", "gd", {"max_iter": 20}, _GRID, "the cited formula's constant is not printed"),
-    Method("DP-AGD", "agd", {"max_iter": 180}, (), "no formula printed"),
-    Method("RRPSGD", "rrp-sgd", {"solver_options": {"epochs": 10}}, _GRID, "no formula printed"),
-    Method("DP-SRM", "srm", {"solver_options": {"epochs": 5}}, (), {}),
-)
-
-
-def srm(quick: bool) -> Table:
-    """Nonconvex logistic regression: test losses."""
-    return _chapter_4("srm", "test loss (printed as test error)", 0, mean_log_loss, _PLAIN, quick)
-
-
-def srm_gradients(quick: bool) -> Table:
-    """Nonconvex logistic regression: norms of the gradient."""
-    metric = "norm of the gradient of the training objective"
-    return _chapter_4("srm-gradients", metric, 2, gradient_norm, {}, quick)
-
-
-def _chapter_4(
-    name: str, metric: str, which: int, score: Score, plain: Mapping[str, float], quick: bool
-) -> Table:
-    rows = []
-    for data, published in PUBLISHED.items():
-        numbers = {
-            method: {epsilon: triple[which] for epsilon, triple in zip(EPSILONS, pair)}
-            for method, pair in published.items()
-        }
-        task = partial(_nonconvex, data, score)
-        rows += rows_of(
-            data, task, SRM_METHODS, numbers, DELTA, data=metric, plain=plain.get(data), quick=quick
-        )
-    return Table(
-        name,
-        f"Wang, dissertation, chapter 4: nonconvex logistic regression, {metric.split(' (')[0]}",
-        metric,
-        "lower",
-        "Ours: a9a and ijcnn1 themselves.",
-        "same",
-        rows,
-        "Data passes: 20 of DP-GD (20 printed), 180 shares of the budget of DP-AGD (346 to 365 "
-        "printed), 10 of RRPSGD (8 at epsilon .2, 10 at .5), 5 of DP-SRM (4 and 5). Step sizes of "
-        "DP-GD and RRPSGD: the best of three in hindsight; the others choose theirs.",
-        needs=("a9a", "ijcnn1"),
-    )
-
-
-def gradient_norm(model: Any, task: Task) -> float:
-    """Return the norm of the gradient of the objective on the rows that were learned from, not clipped."""
-    signs = np.where(np.asarray(task.y) == model.classes_[1], 1.0, -1.0)
-    w, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
-    slopes = LOSSES["logistic"].residual(task.x @ w + b, signs) / len(signs)
-    penalty = Nonconvex(float(task.facts["alpha"])).gradient(np.append(w, b))
-    return float(np.linalg.norm(np.append(task.x.T @ slopes, slopes.sum()) + penalty))
 
 
 @cache
-def _nonconvex(name: str, score: Score) -> Task:
+def rcv1(keep: int, ridge: float = 0.0, score: str = "loss", public: bool = False) -> Task:
+    data: Any = load("rcv1_sample")
+    sides = (data.data, data.target, data.test_data, data.test_target)
+    facts = {"n_nonzero_coefs": keep, "data_norm": 1.0, "alpha": ridge}
+    return _halved(Task("rcv1_sample", *sides, _SCORES[score], facts), public)
+
+
+@cache
+def reviews(keep: int, half: bool = False, every: int = 1, public: bool = False) -> Task:
+    """Return the star ratings of reviews, or of each of so many (``every``)."""
+    data: Any = load("imdb", target="rating")
+    facts = {"n_nonzero_coefs": keep, "data_norm": 1.0, "target_bound": 1.0}
+    y, test_y = ((np.asarray(t, dtype=float)[::every] - 5.5) / 4.5 for t in (data.target, data.test_target))
+    x, test_x = (log1p_unit(rows[::every]) for rows in (data.data, data.test_data))
+    score: Score = half_mean_square if half else mean_square
+    return _halved(Task("imdb ratings", x, y, test_x, test_y, score, facts, SparseLinearRegression), public)
+
+
+def _halved(whole: Task, public: bool) -> Task:
+    """Return a set, half of which may be public: its rows are used without their targets."""
+    if not public:
+        return whole
+    x, other, y, _ = train_test_split(whole.x, whole.y, test_size=0.5, random_state=0)
+    return replace(whole, x=x, y=y, public=other)
+
+
+@cache
+def xray(keep: int, score: str = "loss") -> Task:
+    """Return the chest X-rays as unit rows of pixels."""
+    data: Any = load("pneumoniamnist")
+    rows = unit_rows(np.asarray(data.data, dtype=float).reshape(len(data.data), -1))
+    x, test_x, y, test_y = train_test_split(rows, data.target, test_size=0.2, random_state=0)
+    facts = {"n_nonzero_coefs": keep, "data_norm": 1.0}
+    return Task("pneumoniamnist", x, y, test_x, test_y, _SCORES[score], facts)
+
+
+@cache
+def wang_gu_design(kind: str, d: int, keep: int) -> Task:
+    """Return the design of Wang and Gu, whose coefficients are known, with as many rows as columns."""
+    made = make_sparse_linear_model(
+        d, d, keep, task="regression" if kind == "linear" else "classification", random_state=0
+    )
+    # |x . theta| is at most 2 s in the design; the targets of nearly all rows are within twice its root.
+    return _design_task(kind, made.data, made.target, made.coef, made.data_norm, 2.0 * keep**0.5, None)
+
+
+@cache
+def uniform(kind: str, n: int, d: int, keep: int) -> Task:
+    """Return the design of the dissertation's chapter 3, with n public rows besides.
+
+    Entries are U(-1, 1), so that rows have norms close to ``sqrt(d / 3)``; they are clipped to a tenth more.
+    """
+    public = public_generator(0)
+    x, other = (public.uniform(-1.0, 1.0, (n, d)) for _ in range(2))
+    truth = np.zeros(d)
+    truth[public.permutation(d)[:keep]] = public.uniform(-1.0, 1.0, keep)
+    if kind == "linear":
+        y: Any = x @ truth + math.sqrt(0.1) * public.normal(size=n)
+    else:
+        y = (public.random(n) < 1.0 / (1.0 + np.exp(-(x @ truth)))).astype(int)
+    return _design_task(kind, x, y, truth, 1.1 * math.sqrt(d / 3), 2.0 * math.sqrt(keep) / 3 + 1.0, other)
+
+
+def _design_task(kind: str, x: Any, y: Any, truth: Any, norm: float, target: float, public: Any) -> Task:
+    facts = {"n_nonzero_coefs": int(np.count_nonzero(truth)), "data_norm": norm, "fit_intercept": False}
+    if kind == "linear":
+        facts["target_bound"] = target
+    estimator = SparseLinearRegression if kind == "linear" else SparseLogisticRegression
+    return Task(f"design, {kind}", x, y, None, None, _relative_error(truth), facts, estimator, public)
+
+
+def _relative_error(truth: Any) -> Callable[[Any, Task], float]:
+    def score(model: Any, task: Task) -> float:
+        return float(np.linalg.norm(np.ravel(model.coef_) - truth) / np.linalg.norm(truth))
+
+    return score
+
+
+@cache
+def nonconvex(name: str, score: str) -> Task:
     data: Any = load(name)
     facts = {"data_norm": NORMS[name], "penalty": "nonconvex", "alpha": 1e-3}
     sides = (data.data, data.target, data.test_data, data.test_target)
-    return Task(name, *sides, score, facts, LogisticRegression)
-
-
-_EPSILONS = (0.30, 0.25, 0.20, 0.15, 0.10)
-QUICK_EPSILONS = (0.30, 0.10)
-_LSSGD = {
-    0.0: (81.74, 81.45, 78.92, 77.03, 73.49),
-    1.0: (84.21, 83.27, 81.56, 79.46, 76.29),
-    2.0: (84.23, 83.65, 82.15, 80.77, 76.31),
-    3.0: (85.11, 82.97, 82.22, 80.81, 77.13),
-}
-
-
-def lssgd(quick: bool) -> Table:
-    """MNIST, multi-class logistic regression with smoothed gradients."""
-    methods = tuple(_smoothing(strength, quick) for strength in _LSSGD)
-    asked = QUICK_EPSILONS if quick else _EPSILONS
-    numbers = {
-        method.name: {e: round(1 - n / 100, 4) for e, n in zip(_EPSILONS, row) if e in asked}
-        for method, row in zip(methods, _LSSGD.values())
-    }
-    rows = rows_of("MNIST", _digits, methods, numbers, DELTA, data="MNIST, rows of norm 10", quick=quick)
-    return Table(
-        "lssgd",
-        "Wang, dissertation, table 5.2: MNIST, multi-class logistic regression",
-        "test error",
-        "lower",
-        "Ours: MNIST itself.",
-        "same",
-        rows,
-        "Batch 128, ridge 1e-4, 50 epochs. Step sizes: constant, not 1/t as printed, for all methods the "
-        "better of two at epsilon .4, which is not in the table."
-        + (" Quick: 2 epochs, the largest and the smallest epsilon." if quick else ""),
-        needs=("mnist",),
-        repeats=1,
-    )
-
-
-def _smoothing(strength: float, quick: bool) -> Method:
-    options = {"epochs": 2 if quick else 50, "batch_size": 128}
-    steps = (0.25,) if quick else (0.05,)  # for 2 epochs, for 50 (.0125 is worse)
-    if not strength:
-        return Method("DP-SGD", "sgd", {"solver_options": options}, steps, variants=())
-    smooth = {"solver_options": {**options, "smoothing": strength}}
-    return Method(f"DP-LSSGD, {strength:g}", "ls-sgd", smooth, steps, variants=())
+    return Task(name, *sides, _SCORES[score], facts, LogisticRegression)
 
 
 @cache
-def _digits() -> Task:
+def digits() -> Task:
     data: Any = load("mnist")
     x, test_x = (np.asarray(a).reshape(len(a), -1).astype(np.float32) for a in (data.data, data.test_data))
     # 784 pixels in [0, 1]; the mean norm is about 9.2, rows are clipped to 10, a round number.
     facts = {"data_norm": 10.0, "alpha": 1e-4}
-    score: Score = error_rate
-    return Task("mnist", x, data.target, test_x, data.test_target, score, facts, LogisticRegression)
+    return Task("mnist", x, data.target, test_x, data.test_target, error_rate, facts, LogisticRegression)
+
+
+READERS: dict[str, Callable[..., Task]] = {
+    "rcv1": rcv1,
+    "reviews": reviews,
+    "xray": xray,
+    "design": wang_gu_design,
+    "uniform": uniform,
+    "nonconvex": nonconvex,
+    "digits": digits,
+}
+
+
+# --------------------------------------------------------- Tables from their rows in ``printed.toml``
+
+
+def linear_table(name: str, quick: bool) -> Table:
+    """Return a table of linear models, group by group."""
+    rows: list[Row] = []
+    groups = [one | one.get("quick", {}) if quick else one for one in page_of(name)["groups"]]
+    sources = [PRINTED["sources"][one["on"]] for one in groups]
+    said = [f"{s['words']} {s.get('quick', '')}".strip() if quick else s["words"] for s in sources]
+    for one, words in zip(groups, said):
+        methods, asked = _methods(one), one.get("asked", one["epsilons"])
+        printed = {
+            m.name: dict(zip(one["epsilons"], one.get("numbers", {}).get(m.name, [None] * len(asked))))
+            for m in methods
+        }
+        numbers = {method: {e: found[e] for e in asked} for method, found in printed.items()}
+        task = partial(READERS[one["on"]], **one["task"])
+        known = {"data": one.get("told", words), "plain": one.get("plain"), "quick": quick}
+        rows += rows_of(one["name"], task, methods, numbers, one["delta"], **known)
+    return printed_table(
+        name,
+        rows,
+        quick,
+        {"hardly_any": f"{HARDLY_ANY:g}"},
+        data=" ".join(dict.fromkeys(said)),
+        likeness=sources[0]["likeness"],
+        needs=tuple(dict.fromkeys(need for source in sources for need in source["needs"])),
+        trivial={one["name"]: one["trivial"] for one in groups if "trivial" in one},
+    )
+
+
+def _methods(group: Mapping[str, Any]) -> tuple[Method, ...]:
+    """Return the methods of a group: on a stand-in, which is judged by ratios, with fewer settings."""
+    sets = [PRINTED["methods"][many] for many in group["methods"]]
+    made = [Method(name, **settings) for one in sets for name, settings in one.items()]
+    if "few" in group:
+        few = [(16.0, 64.0) if m.steps else () for m in made]
+        return tuple(
+            replace(m, steps=s, tries=m.tries[:3], variants=m.variants[:1]) for m, s in zip(made, few)
+        )
+    return _on_design(made, **group["task"]) if group["on"] in ("design", "uniform") else tuple(made)
+
+
+def _on_design(methods: Sequence[Method], kind: str, d: int, keep: int, n: int = 0) -> tuple[Method, ...]:
+    """Return the methods on a design: rows have d equal parts, so gradients are clipped far below a bound.
+
+    The second moments of the rows are about ``norm^2 / d``, so that steps d times longer than the bound on
+    the curvature allows are the right ones.
+    """
+    wolfe, two_stage, ight, *others = methods
+    clip = {"clip_norm": (math.sqrt(d / 3) if n else 2.0 * keep) / 4}
+    ball = joined(wolfe.settings, {"solver_options": {**clip, "radius": keep / 2}})
+    descent = {"max_iter": 15, "solver_options": clip}
+    variants: Any = ({}, {"solver_options": clip})
+    return (
+        replace(wolfe, settings=ball, variants=()),
+        two_stage,
+        replace(ight, settings=descent, steps=(d / 20, d / 4, float(d)), variants=variants),
+        *others,
+    )
+
+
+LINEAR_TABLES: dict[str, Callable[[bool], Table]] = {
+    name: partial(linear_table, name)
+    for name, page in PRINTED.items()
+    if isinstance(page.get("groups"), tuple)
+}

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -20,7 +20,18 @@ from sordino.errors import NotPrivateWarning
 from sordino.estimators.linear import LogisticRegression
 from sordino.kernel import Curator, Full, Plan, Poisson, Relation, Sampling, public_generator
 from sordino.literature.formulas import federated_noise, srm_noise
-from sordino.literature.reproduce.tables import Outcome, Row, RowCells, Runs, Table, by_mode, run_of
+from sordino.literature.reproduce.tables import (
+    Outcome,
+    Row,
+    RowCells,
+    Runs,
+    Table,
+    by_mode,
+    certify_printed,
+    page_of,
+    printed_table,
+    run_of,
+)
 from sordino.nn.data import source_of
 from sordino.nn.engine_choice import sized_engine
 from sordino.nn.federated import TorchModel
@@ -114,23 +125,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 DELTA = 1e-5
 QUICK_IMAGES = 3000
-QUICK_EPSILONS = {"MNIST": (3.0,), "CIFAR-10, CNN5": (10.0,), "CIFAR-10, CNN6": (8.0,)}
-_PUBLISHED = {
-    "MNIST": {"DP-SGD": {1.2: 5.33, 3.0: 3.81, 7.0: 2.93}, "DP-SRM": {1.2: 4.49, 3.0: 3.62, 7.0: 2.91}},
-    "CIFAR-10, CNN5": {
-        "DP-SGD": {6.0: 51.0, 8.0: 50.2, 10.0: 49.3},
-        "DP-SRM": {6.0: 50.3, 8.0: 48.2, 10.0: 47.1},
-    },
-    "CIFAR-10, CNN6": {"DP-SRM": {2.0: 33.2, 4.0: 31.0, 8.0: 29.3}},
-}
-_SETS = {
-    "MNIST": ("mnist", "four layers"),
-    "CIFAR-10, CNN5": ("cifar10", "cnn5"),
-    "CIFAR-10, CNN6": ("cifar10", "cnn5"),
-}
-# Printed test errors without privacy: 1 % for MNIST. That of CNN6, 18.5 %, is of pretrained convolutions: a
-# ratio to it says nothing about a network from scratch.
-_PLAIN = {"MNIST": 1.0, "CIFAR-10, CNN5": None, "CIFAR-10, CNN6": None}
+_PAGE: dict[str, Any] = page_of("srm-networks")["groups"]
 _ACCOUNTANT = "noise of a moments accountant: sound"
 
 
@@ -179,43 +174,20 @@ _SGDS = (_SGD, Optimiser("sgd", 1.0, 15, more=(("clip_norm", 1.0), ("average", 0
 def srm_networks(quick: bool) -> Table:
     """Return the test errors of DP-SRM and DP-SGD."""
     rows = [
-        Row(group, method, epsilon, DELTA, number, _cells(group, method, epsilon, quick), _PLAIN[group])
-        for group, methods in _PUBLISHED.items()
-        for method, numbers in methods.items()
-        for epsilon, number in numbers.items()
-        if not quick or epsilon in QUICK_EPSILONS[group]
+        Row(group, method, epsilon, DELTA, number, _cells(group, method, epsilon, quick), page.get("plain"))
+        for group, page in _PAGE.items()
+        for method, numbers in page["numbers"].items()
+        for epsilon, number in zip(page["epsilons"], numbers)
+        if not quick or epsilon == page["asked_quickly"]
     ]
-    words = (
-        "Ours: MNIST itself; 20,000 of the 50,000 training images of CIFAR-10. The convolutions of CNN6 are "
-        "pretrained on CIFAR-100, which is not at hand: its rows are run with CNN5 from scratch. "
-        "Rows on CIFAR-10 were not run with these settings; with the former ones (replace-one, gamma = C2 = "
-        ".1, untuned) DP-SGD had 55.4, 53.4 and 53.4, DP-SRM 77 to 80, our default 40.8, 40.0 and 39.6."
-    )
-    return Table(
-        "srm-networks",
-        "Wang, dissertation, chapter 4: DP-SRM on convolutional networks",
-        "test error, %",
-        "lower",
-        words + _quickly(quick) + (" One epsilon a network." if quick else ""),
-        "stand-in" if quick else "like",
-        rows,
-        "Batch 512, clip 1. DP-SGD: 15 epochs, the better of two rates; DP-SRM: gamma = C2 = .9, the best "
-        "of 5 and 15 epochs and three rates, chosen in hindsight on the test images as the paper does; paper "
-        "mode has the first. Neighbours are those of the paper's accountant, add-remove. Our default: a "
-        "linear model on scattering coefficients. Not private: the better of this and of the network.",
-        repeats=1,
-        needs=("mnist", "cifar10"),
-    )
+    return printed_table("srm-networks", rows, quick, _QUICKLY)
 
 
-def _quickly(quick: bool) -> str:
-    words = f" Quick: {QUICK_IMAGES:,} of the training images; compared is the ratio to no privacy."
-    return words if quick else ""
+_QUICKLY = {"quick_images": f"{QUICK_IMAGES:,}"}
 
 
 def _data(group: str, quick: bool) -> Images:
-    name, network = _SETS[group]
-    return images(name, network, QUICK_IMAGES if quick else None)
+    return images(*_PAGE[group]["set"], QUICK_IMAGES if quick else None)
 
 
 def _cells(group: str, method: str, epsilon: float, quick: bool) -> RowCells:
@@ -245,8 +217,7 @@ def _plain(data: Images, epsilon: float, seed: int) -> Outcome:
 
 
 def _train(way: Optimiser, data: Images, epsilon: float, seed: int) -> Outcome:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = way.trainer(data, epsilon, seed).fit(data.x, data.y).model
     return {"value": data.error(model)}
 
@@ -259,8 +230,7 @@ def _train_best(ways: Sequence[Optimiser], data: Images, epsilon: float, seed: i
 def _fit_scattering(data: Images, epsilon: float, seed: int) -> Outcome:
     """Return the test error of logistic regression on scattering coefficients, everything by default."""
     (x, y), (test_x, test_y) = _coefficients(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = LogisticRegression(
             epsilon, DELTA, data_norm=1.0, relation="add-remove", random_state=seed
         ).fit(x, y)
@@ -297,16 +267,13 @@ def _fit_printed(way: Optimiser, data: Images, epsilon: float, seed: int) -> Out
     most = source.most(way.batch, network.device)
     engine, chunk = sized_engine(network, *source.example, "auto", most)
     solver: Any = trainer.solver(source.population)
-    ask, found = Ask.checked(epsilon, DELTA, source.population), {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotPrivateWarning)
-        for relation in Relation:
-            task = NetworkTask(engine, source.population, relation)
-            plan = solver.plan(task)
-            found[relation.value] = Promise.made(ask, plan, srm_noise(plan, ask)).certificate.epsilon
-        task = NetworkTask(engine, source.population, Relation.ADD_REMOVE)
-        executor = source.executor(network.device, chunk, network.device.type == "cuda")
-        noise = srm_noise(solver.plan(task), ask)
+    ask = Ask.checked(epsilon, DELTA, source.population)
+    task_of = partial(NetworkTask, engine, source.population)
+    found = certify_printed(ask, lambda relation: solver.plan(task_of(relation)), srm_noise)
+    task = task_of(Relation.ADD_REMOVE)
+    executor = source.executor(network.device, chunk, network.device.type == "cuda")
+    noise = srm_noise(solver.plan(task), ask)
+    with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
         state = run(Task(_FromStart(solver), task, "DP-SRM", paper=noise), executor, ask).result
     network.load(solver.recipe.finished(state).result, trainer.model)
     return {"value": data.error(trainer.model), **found}
@@ -332,22 +299,7 @@ def lssgd_networks(quick: bool) -> Table:
             sound = run_of(f"{method}/{epsilon:g}/sound", partial(_of, data, partial(_train, way), epsilon))
             cells = by_mode(_ACCOUNTANT, sound, default, plain)
             rows.append(Row("MNIST", method, epsilon, DELTA, None, cells))
-    return Table(
-        "lssgd-networks",
-        "Wang, dissertation, figures 5.5 and 5.7: smoothing on a convolutional network",
-        "test error, %",
-        "lower",
-        "Ours: MNIST itself." + _quickly(quick),
-        "same",
-        rows,
-        "Batch 256, clip 1, rates .15 and .001 as printed, 15 epochs. Printed in words: smoothing adds 3.2 "
-        "points at epsilon .4 and 5.0 at .2; DP-LSAdam, DP-Adam, DP-LSSGD, DP-SGD from best to worst. Our "
-        "default: a linear model on scattering coefficients.",
-        repeats=1,
-        needs=("mnist",),
-        order=(("DP-LSAdam",), ("DP-Adam",), ("DP-LSSGD",), ("DP-SGD",)),
-        trivial={"MNIST": 88.65},
-    )
+    return printed_table("lssgd-networks", rows, quick, _QUICKLY)
 
 
 def _of(data: Callable[[], Images], measure: Callable[..., Outcome], epsilon: float, seed: int) -> Outcome:
@@ -400,22 +352,7 @@ def figure_3(quick: bool) -> Table:
             sound = run_of(f"{at}/sound", partial(_accuracy, recipe, epsilon, most))
             cells = by_mode(paper, sound, default, plain)
             rows.append(Row("MNIST", method, epsilon, FEDERATED_DELTA, None, cells))
-    return Table(
-        "liang-figure-3",
-        "Liang et al., figure 3: a federated network with 10,000 of 44,426 weights not zero",
-        "test accuracy, %",
-        "higher",
-        f"Ours: {most:,} images of MNIST (evenly taken), ten clients with two digits each.",
-        "like",
-        rows,
-        f"{rounds} rounds of ten local steps, batches of a tenth of a client's records, rate and clip 1. "
-        "The last point of each curve. Printed noise is certified for the client with the most records. Our "
-        "default is DP-FedSGD-HT.",
-        repeats=1,
-        needs=("mnist",),
-        order=(("DP-FedSGD-HT",), ("DP-FedGD-HT",)),
-        trivial={"MNIST": 11.35},
-    )
+    return printed_table("liang-figure-3", rows, quick, {"most": f"{most:,}", "rounds": str(rounds)})
 
 
 @cache
@@ -432,32 +369,24 @@ def _clients(most: int) -> tuple[Images, list[TorchModel]]:
 
 def _accuracy(recipe: Recipe, epsilon: float, most: int, seed: int, *, printed: bool = False) -> Outcome:
     data, clients = _clients(most)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotPrivateWarning)
+    with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
         promises = [_promise(client, recipe, epsilon, printed) for client in clients]
         weights = _run_rounds(clients, promises, recipe, sparse_start(data.network(seed).cpu()))
     model = data.network(0).cpu()
     nn.utils.vector_to_parameters(torch.from_numpy(weights).float(), model.parameters())
     model.to(data.x.device)
     value = {"value": 100 - data.error(model)}
-    return value | _certify(clients, recipe, epsilon) if printed else value
+    if not printed:
+        return value
+    largest = max(clients, key=lambda client: client.executor.population)
+    ask = Ask.checked(epsilon, FEDERATED_DELTA, largest.executor.population)
+    agreed: dict[str, Any] = {relation: replace(recipe, relation=relation) for relation in Relation}
+    return value | certify_printed(ask, lambda relation: largest.plan(agreed[relation]), federated_noise)
 
 
 def _promise(client: TorchModel, recipe: Any, epsilon: float, printed: bool) -> Promise:
     ask, plan = Ask.checked(epsilon, FEDERATED_DELTA, client.executor.population), client.plan(recipe)
     return Promise.made(ask, plan, federated_noise(plan, ask) if printed else None)
-
-
-def _certify(clients: Sequence[TorchModel], recipe: Recipe, epsilon: float) -> dict[str, float]:
-    """Return what the printed noise certifies for the records of the largest client, by relation."""
-    client = max(clients, key=lambda one: one.executor.population)
-    found = {}
-    for relation in Relation:
-        fields = {**vars(recipe), "relation": relation}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotPrivateWarning)
-            found[relation.value] = _promise(client, Recipe(**fields), epsilon, True).certificate.epsilon
-    return found
 
 
 def _run_rounds(clients: Sequence[TorchModel], promises: Sequence[Promise], recipe: Any, start: Any) -> Any:

@@ -7,8 +7,8 @@ import multiprocessing
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -22,21 +22,33 @@ from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.execute.parties.engine import Lattice
 from sordino.kernel import NoiseSource, PaperNoise, Relation
 from sordino.kernel.arrays import Floats
-from sordino.literature.alone import Gradients, Outputs, Tilted
 from sordino.literature.local import (
+    Gradients,
     LocalObjective,
+    Outputs,
     PrintedTilt,
+    Tilted,
     gradient_noise,
     per_coordinate_laplace,
     published_gradient_noise,
 )
-from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table, by_mode, run_of
+from sordino.literature.reproduce.tables import (
+    Outcome,
+    Row,
+    Runs,
+    Table,
+    by_mode,
+    certify_printed,
+    page_of,
+    printed_table,
+    run_of,
+)
 from sordino.parties.mpc.links import Limits, Member
 from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.runs import Ask, Promise, Task, run
+from sordino.runs import Ask, Task, run
 from sordino.solvers.sparse import Ight
 
 # ---------- Wang's dissertation, chapter 6: perturbed outputs and gradients between parties, and each alone
@@ -46,15 +58,6 @@ STEPS = 1500
 SIZES = {"kddcup99": 50_000, "adult": 30_000, "donor_pva": 15_000}
 PARTIES = {name: (100, 1000, records) for name, records in SIZES.items()}
 AMOUNT = 100.0  # donations are divided by this declared number, and cut at 1: ridge regression
-# Printed for m = 1,000, in words: gap and relative loss of accuracy of MPC Grad P.
-_PUBLISHED = {"kddcup99": (1e-3, 1e-4)}
-# What the model zero and the larger class reach on these records: gap and relative loss of accuracy.
-TRIVIAL = {"kddcup99": (0.5807, 0.2338), "adult": (0.2850, 0.0902)}
-ORDER = (
-    ("MPC Grad P",),
-    ("MPC Out P",),
-    ("Pathak et al.", "Local Out P", "Local Obj P", "Local Grad P", "Rajkumar, Agarwal"),
-)
 
 
 class World:
@@ -107,63 +110,31 @@ def _world(name: str, records: int) -> World:
     return World(name, records)
 
 
-_GAP = "optimality gaps", "objective above its minimum", 0
-_LOSS = (
-    "relative loss of accuracy",
-    "accuracy lost relative to the model without privacy (donations: growth of the squared error)",
-    1,
-)
-FIVE = ("MPC Grad P", "MPC Out P", "Pathak et al.", "Local Out P", "Local Grad P")
-
-
-def _table(
-    name: str,
-    what: str,
-    metric: str,
-    which: int,
-    quick: bool,
-    sets: Sequence[str] = tuple(SIZES),
-    methods: Sequence[str] = (),
-) -> Table:
+def _table(name: str, quick: bool) -> Table:
     """Return the panels of some sets: all methods for each m, or some for 100 and 1,000 parties."""
-    panels = 1 if quick else 2 if methods else 3
+    page = page_of(name)
+    which, panels = int("accuracy" in name), 1 if quick else 2 if page["methods"] else 3
     rows = [
         row
-        for data in sets
+        for data in page["needs"]
         for parties in PARTIES[data][:panels]
-        for row in _rows(data, partial(_world, data, SIZES[data]), parties, which)
-        if not methods or row.method in methods
+        for row in _rows(data, partial(_world, data, SIZES[data]), parties, which, page["numbers"])
+        if not page["methods"] or row.method in page["methods"]
     ]
     formula = published_gradient_noise(EPSILON, DELTA)[1]
-    return Table(
-        name,
-        f"Wang, dissertation, chapter 6, figures 6.1 to 6.9: {what} between parties",
-        metric,
-        "lower",
-        "Ours: KDD Cup 99 (the ten per cent sample), Adult, and for KDD Cup 98, which is not at hand, donors "
-        "of a related set (ridge regression of the amount); 50,000, 30,000 and 15,000 records.",
-        "like",
-        rows,
-        "A panel for each set and m = 100, 1,000 and a record a party. Ridge .001, T = 1,500 (rivals 100), "
-        "all parties in one process; the noise of parties who each add their own is one Gaussian of the same "
-        "law. The paper prints about 1e-3 (the gap) and 1e-4 (the loss of accuracy) for MPC Grad P on KDD "
-        "Cup 99 with m = 1,000, says that other m do not change it, and has curves otherwise. Paper mode of "
-        f"MPC Grad P takes the noise of the paper's table (its formula certifies {formula:.3g}). Our "
-        f"default between parties is MPC Grad P.{' Quick: m = 100 only.' if quick else ''}",
-        repeats=3,
-        needs=tuple(sets),
-        order=ORDER,
-        trivial={f"{data}, m = {m:,}": TRIVIAL[data][which] for data in TRIVIAL for m in PARTIES[data]},
-    )
+    nothing = {f"{data}, m = {m:,}": least for data, least in page["nothing"].items() for m in PARTIES[data]}
+    return printed_table(name, rows, quick, {"formula": f"{formula:.3g}"}, trivial=nothing)
 
 
-def _rows(name: str, world: Callable[[], World], parties: int, which: int) -> Iterator[Row]:
+def _rows(
+    name: str, world: Callable[[], World], parties: int, which: int, numbers: Mapping[str, float]
+) -> Iterator[Row]:
     runs = _runs(name, world, parties, which)
     plain = Runs(f"{name}/plain", lambda seed: {"value": 0.0}, {"by": "definition"})
     for method, sound in runs.items():
         paper = _paper(name, world, which) if method == "MPC Grad P" else _printed_words(method)
         cells = by_mode(paper, sound, runs["MPC Grad P"], plain)
-        printed = _PUBLISHED[name][which] if (name, method) == ("kddcup99", "MPC Grad P") else None
+        printed = numbers.get(name) if method == "MPC Grad P" else None
         delta = 0.0 if method == "MPC Out P, pure" else DELTA
         yield Row(f"{name}, m = {parties:,}", method, EPSILON, delta, printed, cells)
     if parties < SIZES.get(name, 0) and name != "donor_pva":
@@ -198,8 +169,7 @@ def _tilted(world: Callable[[], World], parties: int, which: int, mode: str, see
         noise = None
         if isinstance(solver, LocalObjective):
             noise = PaperNoise({"minimiser": solver.noise}, "Local Obj P", printed=(PrintedTilt.printed,))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotPrivateWarning)
+        with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
             task = Task(solver, own, "Local Obj P", paper=noise)
             total += run(task, member, Ask(EPSILON, DELTA)).result
     return _outcome(here, total / parties, which)
@@ -209,16 +179,11 @@ def _paper(name: str, world: Callable[[], World], which: int) -> Runs:
     """Descend with the noise of the paper's table, which leaves out the logarithm of its formula."""
 
     def once(seed: int) -> Outcome:
-        here, solver = world(), _descent()
-        ask = Ask(EPSILON, DELTA)
-        plans = {r.value: solver.plan(replace(here.problem, relation=r)) for r in Relation}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotPrivateWarning)
-            found = {
-                relation: Promise.made(ask, plan, gradient_noise(plan, ask, table=True)).certificate.epsilon
-                for relation, plan in plans.items()
-            }
-            noise = gradient_noise(solver.plan(here.problem), ask, table=True)
+        here, solver, ask = world(), _descent(), Ask(EPSILON, DELTA)
+        noise_of = partial(gradient_noise, table=True)
+        found = certify_printed(ask, lambda r: solver.plan(replace(here.problem, relation=r)), noise_of)
+        noise = noise_of(solver.plan(here.problem), ask)
+        with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
             w = run(Task(solver, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
         return {**_outcome(here, w, which), **found}
 
@@ -265,11 +230,11 @@ def _outcome(world: World, w: Floats, which: int) -> Outcome:
     return {"value": world.judge(w)[which]}
 
 
+@dataclass(frozen=True)
 class _Averaged:
     """Descent whose result is the mean of its last fifth: free, and what takes out most of the noise."""
 
-    def __init__(self, solver: Ight) -> None:
-        self.solver = solver
+    solver: Ight
 
     def plan(self, problem: Problem) -> Any:
         return self.solver.plan(problem)
@@ -287,21 +252,7 @@ class _Averaged:
 def scales(quick: bool) -> Table:
     """The noise of each method: a function of public numbers, so no run needs data."""
     rows = [row for name, n in SIZES.items() for m in PARTIES[name] for row in _scale_rows(name, n, m)]
-    return Table(
-        "parties-noise",
-        "Wang, dissertation, chapter 6, table 6.1: the noise of each method",
-        "standard deviation of the noise of a coordinate of the average",
-        "lower",
-        "Public numbers alone: records, parties, dimension, ridge .001, G = 1, epsilon .5, delta .001.",
-        "same",
-        rows,
-        "Printed: sqrt(2 T) G / (m n eps) for a step of MPC Grad P; Laplace noise of scale 2 G / (m n lam "
-        "eps) for MPC Out P and 2 G / (n lam eps) for Pathak et al. (n records of one of m). Ours are the "
-        "smallest noise that certifies the stated guarantee, with 3 % for noise inside the computation; "
-        "smaller printed noise certifies more than it claims.",
-        repeats=1,
-        rivals=False,
-    )
+    return printed_table("parties-noise", rows)
 
 
 _D = {"kddcup99": 122, "adult": 104, "donor_pva": 95}
@@ -339,57 +290,17 @@ AGGREGATION_EPSILON, AGGREGATION_DELTA = 0.5, 1e-3
 AGGREGATION_PARTIES, THRESHOLD = 3, 1
 LATTICE = Lattice(1.0, 2.0**28.5, 2**45)
 _DIMENSIONS = {"Adult": 104, "KDDCup99": 122, "KDDCup98": 95}
-# Seconds of a release between two parties, and MB on the wire.
-_SECONDS = {
-    "Yao, 2 curious parties; ours: 3, honest majority": {
-        "Adult": 22.28,
-        "KDDCup99": 26.45,
-        "KDDCup98": 20.31,
-    },
-    "dual execution, 2 active parties; ours: 3, honest majority": {
-        "Adult": 56.46,
-        "KDDCup99": 65.21,
-        "KDDCup98": 50.67,
-    },
-}
-_MEGABYTES = {
-    "Yao, 2 curious parties; ours: 3, honest majority": {"Adult": 812.0, "KDDCup99": 911.0, "KDDCup98": 710.0}
-}
 
 
-def seconds(quick: bool) -> Table:
-    metric = "seconds of a release on the wall"
-    return _aggregation_table("aggregation-time", metric, "seconds", _SECONDS)
-
-
-def megabytes(quick: bool) -> Table:
-    """Traffic of a release, of all parties together."""
-    return _aggregation_table(
-        "aggregation-traffic", "MB of a release, all parties together", "MB", _MEGABYTES
-    )
-
-
-def _aggregation_table(name: str, metric: str, what: str, published: dict[str, dict[str, float]]) -> Table:
+def aggregation(name: str, quick: bool) -> Table:
+    """Return what a release costs: its seconds, or the traffic of all parties together."""
+    page = page_of(name)
     rows = [
-        _row(f"{group}, d = {_DIMENSIONS[group]}", _DIMENSIONS[group], method, number, what)
-        for method, numbers in published.items()
+        _row(f"{group}, d = {_DIMENSIONS[group]}", _DIMENSIONS[group], method, number, page["what"])
+        for method, numbers in page["numbers"].items()
         for group, number in numbers.items()
     ]
-    return Table(
-        name,
-        "Wang, dissertation, chapter 6: secure aggregation with noise inside the circuit",
-        metric,
-        "lower",
-        "A vector of the same length; its values do not matter. Ours: three processes on one machine, "
-        "without a network between them.",
-        "like",
-        rows,
-        "Table 6.2. Printed: two parties, garbled circuits, Laplace noise. Ours: Gaussian noise on Shamir "
-        "shares of three parties, of whom one may deviate and is found out, so that both printed rows have "
-        "the same number of ours; the quicker of two releases. "
-        "Adult's printed traffic is 777 MB one way and 35 MB the other.",
-        repeats=1,
-    )
+    return printed_table(name, rows)
 
 
 def _row(group: str, size: int, method: str, published: float, what: str) -> Row:
@@ -455,11 +366,11 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-_TWO: dict[str, Any] = {"sets": ("kddcup99", "adult"), "methods": FIVE}
 TABLES: dict[str, Callable[[bool], Table]] = {
-    "parties": partial(_table, "parties", *_GAP, **_TWO),
-    "parties-accuracy": partial(_table, "parties-accuracy", *_LOSS, **_TWO),
-    "parties-all": partial(_table, "parties-all", *_GAP),
-    "parties-all-accuracy": partial(_table, "parties-all-accuracy", *_LOSS),
+    **{
+        name: partial(_table, name)
+        for name in ("parties", "parties-accuracy", "parties-all", "parties-all-accuracy")
+    },
+    **{name: partial(aggregation, name) for name in ("aggregation-time", "aggregation-traffic")},
     "parties-noise": scales,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +17,17 @@ from sordino.datasets import load, log1p_unit, unit_rows
 from sordino.errors import UnsupportedError
 from sordino.estimators.pca import PCA
 from sordino.kernel import public_generator
-from sordino.literature.reproduce.linear import RELATIONS, certified, quiet
-from sordino.literature.reproduce.tables import Outcome, Row, RowCells, Runs, Table, by_mode
+from sordino.literature.reproduce.linear import RELATIONS, certified
+from sordino.literature.reproduce.tables import (
+    Outcome,
+    Row,
+    RowCells,
+    Runs,
+    Table,
+    by_mode,
+    page_of,
+    printed_table,
+)
 
 DELTA = 1e-3
 METHODS = {
@@ -27,27 +37,7 @@ METHODS = {
     "DP-SPCA": "spca",
     "DP-VRPCA": "vrpca",
 }
-_PUBLISHED = {
-    "a9a": (79.80, 80.11, 80.32, 82.55, 82.55),
-    "MNIST 1/7": (96.15, 96.52, 97.07, 98.35, 98.48),
-    "real-sim": (71.78, 72.79, 85.57, 92.13, 94.19),
-}
-_PLAIN = {"a9a": 84.95, "MNIST 1/7": 99.29, "real-sim": 99.43}
 Score = Callable[..., tuple[float, Any]]
-CIFAR_ROWS, QUICK_ROWS = 20_000, 5000
-_NO_LESS = (
-    "The printed step of DP-VRPCA is accounted for add-remove; a row of zeros in the place of a record is as "
-    "good as none, so that replace-one certifies no less."
-)
-_AS_PRINTED = (
-    "Paper mode has the printed schedule, noise and scaling: a largest entry of 1 in each row, which leaves "
-    "rows of norms up to 3.7 (a9a) and 14 (MNIST) under a noise for norm 1, up to 190 times too small; what "
-    "it certifies is for these rows. Not centred, as printed."
-)
-_SETTINGS = (
-    "Half of the rows for the subspace, a tenth to train the SVM, the rest to test. The binary task behind "
-    f"MNIST is not printed: 1 against 7 here. {_AS_PRINTED} {_NO_LESS}"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,79 +99,30 @@ _READ: dict[str, Callable[[], tuple[Any, Any, int]]] = {
 }
 
 
-def table_3(quick: bool) -> Table:
-    """Accuracy of a linear SVM."""
-    rows = [row for group in ("a9a", "MNIST 1/7") for row in _rows(group)]
-    return Table(
-        "shang-3",
-        "Shang et al., table 3: a9a and MNIST, k = 10",
-        "accuracy of a linear SVM, %",
-        "higher",
-        "Ours: a9a and MNIST themselves.",
-        "same",
-        rows,
-        _SETTINGS,
-        needs=("a9a", "mnist"),
-    )
+def svm_table(name: str, quick: bool) -> Table:
+    """Return the accuracies of a linear SVM in the private subspace."""
+    rows = []
+    for group, numbers in page_of(name)["numbers"].items():
+        points = partial(_points, group)
+        rows += [
+            Row(group, m, 0.1, DELTA, numbers[m], _cells(group, points, m, solver), numbers["plain"])
+            for m, solver in METHODS.items()
+        ]
+    return printed_table(name, rows)
 
 
-def table_3_text(quick: bool) -> Table:
-    """The column on real-sim, on reviews."""
-    return Table(
-        "shang-3-text",
-        "Shang et al., table 3: real-sim, k = 300",
-        "accuracy of a linear SVM, %",
-        "higher",
-        "real-sim (72,309 rows) is not at hand. Stand-in: 25,000 IMDB reviews, the 2,000 words in most of "
-        "them, k = 50; compared is the ratio to the model without privacy.",
-        "stand-in",
-        _rows("real-sim"),
-        _SETTINGS,
-        needs=("imdb",),
-        repeats=2,
-    )
-
-
-def figure_1(quick: bool) -> Table:
-    """Distances of the private subspace from the true one."""
-    epsilons = (0.1, 1.0) if quick else (0.1, 0.2, 0.5, 1.0, 2.0)
+def distance_table(name: str, quick: bool) -> Table:
+    """Return the distances of the private subspace from the true one."""
+    page = page_of(name, quick)
+    sets = page["rows"] if quick else {"a9a": None, "MNIST": None, **page["rows"]}
     rows = [
-        Row(group, method, epsilon, DELTA, None, _cells(group, points, method, solver, epsilon, _distance))
-        for group, points in _sets(quick).items()
-        for epsilon in epsilons
-        for method, solver in METHODS.items()
+        Row(group, m, epsilon, DELTA, None, _cells(group, points, m, solver, epsilon, _distance))
+        for group, points in ((group, partial(_points, group, most)) for group, most in sets.items())
+        for epsilon in page["epsilons"]
+        for m, solver in METHODS.items()
     ]
-    quickly = f" Quick: {QUICK_ROWS:,} rows of a9a and MNIST, without CIFAR-10." if quick else ""
-    return Table(
-        "shang-figure-1",
-        "Shang et al., figure 1: subspace distance against epsilon, k = 10",
-        "share of the best subspace that is missed",
-        "lower",
-        f"Ours: a9a, MNIST and {CIFAR_ROWS:,} images of CIFAR-10, rows of unit norm, not centred.{quickly}",
-        "same",
-        rows,
-        f"The paper's epsilons are not printed: ours span its axis. {_AS_PRINTED} CIFAR-10 has unit rows in "
-        f"paper mode too. {_NO_LESS}",
-        needs=("a9a", "mnist", "cifar10"),
-        repeats=1,
-        order=(("DP-SPCA", "DP-VRPCA"), ("Gaussian", "MOD-SULQ", "PPI")),
-        trivial={"a9a": 1 - 10 / 123, "MNIST": 1 - 10 / 784, "CIFAR-10": 1 - 10 / 3072},
-    )
-
-
-def _sets(quick: bool) -> dict[str, Callable[[], Points]]:
-    sizes = {"a9a": None, "MNIST": None, "CIFAR-10": CIFAR_ROWS}
-    if quick:
-        sizes = dict.fromkeys(("a9a", "MNIST"), QUICK_ROWS)
-    return {name: partial(_points, name, most) for name, most in sizes.items()}
-
-
-def _rows(group: str) -> list[Row]:
-    points = partial(_points, group)
-    return [
-        Row(group, method, 0.1, DELTA, number, _cells(group, points, method, solver), _PLAIN[group])
-        for (method, solver), number in zip(METHODS.items(), _PUBLISHED[group])
-    ]
+    sizes = {"a9a": 123, "MNIST": 784, "CIFAR-10": 3072}
+    return printed_table(name, rows, quick, trivial={group: 1 - 10 / d for group, d in sizes.items()})
 
 
 def _cells(
@@ -255,7 +196,7 @@ def _model(points: Points, seed: int, options: dict[str, Any]) -> PCA:
 
 
 def _fit_one(points: Points, rows: Any, seed: int, options: dict[str, Any]) -> PCA:
-    with quiet():
+    with warnings.catch_warnings(action="ignore"):
         return _model(points, seed, options).fit(rows)
 
 

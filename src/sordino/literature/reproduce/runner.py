@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,10 +21,8 @@ import sordino
 from sordino.errors import InvalidInputError, require_extra
 from sordino.literature.reproduce import parties
 from sordino.literature.reproduce.heavy import rates
-from sordino.literature.reproduce.linear import lssgd, srm, srm_gradients
-from sordino.literature.reproduce.parties import megabytes, seconds
-from sordino.literature.reproduce.pca import figure_1, table_3, table_3_text
-from sordino.literature.reproduce.sparse import SPARSE_TABLES
+from sordino.literature.reproduce.linear import LINEAR_TABLES
+from sordino.literature.reproduce.pca import distance_table, svm_table
 from sordino.literature.reproduce.tables import (
     Cell,
     Made,
@@ -48,23 +47,17 @@ def _of_networks(name: str, quick: bool) -> Table:
 
 
 TABLES: dict[str, Callable[[bool], Table]] = {
-    **SPARSE_TABLES,
-    "aggregation-time": seconds,
-    "aggregation-traffic": megabytes,
-    "liang-figure-3": partial(_of_networks, "figure_3"),
-    "lssgd": lssgd,
-    "lssgd-networks": partial(_of_networks, "lssgd_networks"),
+    **LINEAR_TABLES,
     **parties.TABLES,
-    "shang-3": table_3,
-    "shang-3-text": table_3_text,
-    "shang-figure-1": figure_1,
-    "srm": srm,
-    "srm-gradients": srm_gradients,
+    "liang-figure-3": partial(_of_networks, "figure_3"),
+    "lssgd-networks": partial(_of_networks, "lssgd_networks"),
+    "shang-3": partial(svm_table, "shang-3"),
+    "shang-3-text": partial(svm_table, "shang-3-text"),
+    "shang-figure-1": partial(distance_table, "shang-figure-1"),
     "srm-networks": partial(_of_networks, "srm_networks"),
     "tao-rates": rates,
 }
 Progress = Callable[..., None]  # of the key, how many runs are done, and of how many; the table's name first
-Todo = list[tuple[Runs, int]]  # with the seed
 
 
 def _silence(*where: Any) -> None:
@@ -85,7 +78,7 @@ def reproduce(
     ``quick`` makes one run per cell without tuning; ``jobs`` is the number of processes. Results that are
     there are kept: remove them to start anew.
     """
-    measure(name, folder, quick=quick, jobs=jobs, progress=progress)
+    measure([name], folder, quick=quick, jobs=jobs, progress=lambda of, *where: progress(*where))
     return write_page(name, folder, quick=quick)
 
 
@@ -100,42 +93,41 @@ def write_page(name: str, folder: Path, *, quick: bool = False) -> Path:
 
 
 def measure(
-    name: str, folder: Path, *, quick: bool = False, jobs: int = 1, progress: Progress = _silence
-) -> Store:
-    """Make the runs of a table that are missing, and return all of them; no page is written.
-
-    This needs neither a terminal nor a plotting library, so it can run on a bare machine with many cores.
-    """
-    store, todo = _open(name, folder, quick)
-    if jobs > 1:
-        _together({name: (store, todo)}, quick, jobs, lambda of, *where: progress(*where))
-        return store
-    for done, (run, seed) in enumerate(todo):
-        progress(run.key, done, len(todo))
-        store.add(run, *_run_one(TABLES[name], quick, run.key, seed))
-    return store
-
-
-def measure_all(
     names: Sequence[str],
     folder: Path,
     *,
     quick: bool = False,
     jobs: int = 1,
+    keep_going: bool = False,
     minutes: float | None = None,
     progress: Progress = _silence,
 ) -> list[str]:
-    """Make the missing runs of several tables in one pool, and return the tables of which a run failed.
+    """Make the missing runs of some tables, and return the tables of which a run failed or is missing.
 
+    This needs neither a terminal nor a plotting library, so it can run on a bare machine with many cores.
     Runs start in the order of the names, the first seeds of all tables before the second ones: after
-    ``minutes`` no further run starts, and every cell has about as many. What was made is kept.
+    ``minutes`` no further run starts, and every cell has about as many. What was made is kept. A run that
+    fails ends all, or with ``keep_going`` none but itself.
     """
     asked = {name: _open(name, folder, quick) for name in names}
-    return _together(asked, quick, jobs, progress, keep_going=True, minutes=minutes)
+    todo = [(seed, name, run) for name, (_, missing) in asked.items() for run, seed in missing]
+    done = dict.fromkeys(names, 0)
+    for name, run, result in _results(sorted(todo, key=lambda one: one[0]), quick, jobs, minutes):
+        store, missing = asked[name]
+        progress(name, run.key, done[name], len(missing))
+        try:
+            store.add(run, *result())
+        except Exception as error:
+            if not keep_going:
+                raise
+            traceback.print_exception(error)
+        else:
+            done[name] += 1
+    return sorted(name for name, (_, missing) in asked.items() if done[name] < len(missing))
 
 
-def _open(name: str, folder: Path, quick: bool) -> tuple[Store, Todo]:
-    """Return what is known of a table, and the runs that are missing."""
+def _open(name: str, folder: Path, quick: bool) -> tuple[Store, list[tuple[Runs, int]]]:
+    """Return what is known of a table, and the runs that are missing with their seeds."""
     table = table_named(name, quick)
     store = Store(folder / f"{name}.json", {"quick": quick})
     repeats = 1 if quick else table.repeats
@@ -148,38 +140,27 @@ def _missing(store: Store, runs: Runs, repeats: int) -> list[int]:
     return [seed for seed in range(repeats) if seed not in known]
 
 
-def _together(
-    asked: Mapping[str, tuple[Store, Todo]],
-    quick: bool,
-    jobs: int,
-    progress: Progress,
-    keep_going: bool = False,
-    minutes: float | None = None,
-) -> list[str]:
-    """Keep outcomes as they come, each made in a process that builds its table anew."""
-    done, failed = dict.fromkeys(asked, 0), []
-    ordered = [(seed, name, run) for name, (_, todo) in asked.items() for run, seed in todo]
+def _results(
+    todo: Sequence[tuple[int, str, Runs]], quick: bool, jobs: int, minutes: float | None
+) -> Iterator[tuple[str, Runs, Callable[[], tuple[Outcome, str, float]]]]:
+    """Yield outcomes as they come: made here when they are called, or in processes that build tables anew."""
+    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    if jobs == 1:
+        for seed, name, run in todo:
+            if time.monotonic() < end:
+                yield name, run, partial(_run_one, TABLES[name], quick, run.key, seed)
+        return
     with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         waiting = {
-            pool.submit(_run_one, TABLES[name], quick, run.key, seed): (name, run)
-            for seed, name, run in sorted(ordered, key=lambda one: one[0])
+            pool.submit(_run_one, TABLES[name], quick, run.key, seed): (name, run) for seed, name, run in todo
         }
         try:
             for future in as_completed(waiting, timeout=None if minutes is None else 60 * minutes):
-                name, run = waiting[future]
-                store, todo = asked[name]
-                if keep_going and (error := future.exception()) is not None:
-                    traceback.print_exception(error)
-                    failed.append(name)
-                    continue
-                store.add(run, *future.result())
-                progress(name, run.key, done[name], len(todo))
-                done[name] += 1
+                yield *waiting[future], future.result
         except TimeoutError:
-            failed += [name for name, (_, todo) in asked.items() if done[name] < len(todo)]
+            pass
         finally:
             pool.shutdown(cancel_futures=True)
-    return sorted(set(failed))
 
 
 @contextmanager
@@ -220,8 +201,9 @@ def source_commit() -> str:
     return found.stdout.decode().strip() + ("+" if changed.strip() else "")
 
 
-def _fill(table: Table, store: Store) -> Made:
-    """Return the rows with what is known of their cells."""
+def kept_rows(table: Table, folder: Path, quick: bool = False) -> Made:
+    """Return the rows of a table with what is kept of them."""
+    store = Store(folder / f"{table.name}.json", {"quick": quick})
 
     def cell(runs: Runs | str) -> Cell | str:
         if isinstance(runs, str):
@@ -230,11 +212,6 @@ def _fill(table: Table, store: Store) -> Made:
         return cell_of(found) if found else "no run with these settings is kept"
 
     return [(row, {mode: cell(runs) for mode, runs in row.cells.items()}) for row in table.rows]
-
-
-def kept_rows(table: Table, folder: Path, quick: bool = False) -> Made:
-    """Return the rows of a table with what is kept of them."""
-    return _fill(table, Store(folder / f"{table.name}.json", {"quick": quick}))
 
 
 def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, Verdict]:

@@ -6,15 +6,20 @@ import json
 import math
 import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
-from sordino.errors import InvalidInputError
+from sordino.datasets.files import read_resource
+from sordino.errors import InvalidInputError, NotPrivateWarning
+from sordino.kernel import PaperNoise, Plan, Relation
+from sordino.runs import Ask, Promise
 
 # ------------------------ A published table beside ours: rows, the runs behind their cells, and the verdict
 
@@ -139,15 +144,45 @@ class Cell:
 
     @property
     def mean(self) -> float:
-        return math.fsum(self.values) / len(self.values)
+        return fmean(self.values)
 
     @property
     def error(self) -> float:
         """The standard error of the mean; 0 for a single run."""
         n = len(self.values)
-        if n < 2:
-            return 0.0
-        return math.sqrt(math.fsum((v - self.mean) ** 2 for v in self.values) / (n - 1) / n)
+        return 0.0 if n < 2 else math.sqrt(math.fsum((v - self.mean) ** 2 for v in self.values) / (n - 1) / n)
+
+
+PRINTED: Mapping[str, Any] = read_resource("sordino.literature.reproduce", "printed.toml")
+
+
+def certify_printed(
+    ask: Ask, plan: Callable[[Relation], Plan], noise: Callable[[Plan, Ask], PaperNoise]
+) -> dict[str, float]:
+    """Return the epsilon that printed noise certifies, by relation; nothing is run."""
+    with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
+        made = {relation.value: plan(relation) for relation in Relation}
+        return {r: Promise.made(ask, one, noise(one, ask)).certificate.epsilon for r, one in made.items()}
+
+
+def page_of(name: str, quick: bool = False) -> dict[str, Any]:
+    """Return what ``printed.toml`` says of a table; one that is "like" another leaves out what they share."""
+    own = PRINTED[name]
+    page = {**page_of(own["like"]), **own} if "like" in own else dict(own)
+    return page | page.get("quick", {}) if quick else page
+
+
+def printed_table(
+    name: str, rows: Sequence[Row], quick: bool = False, words: Mapping[str, str] | None = None, **known: Any
+) -> Table:
+    """Return a table with its printed page; ``words`` fill its braces, ``known`` are fields of the table."""
+    vocabulary = {**PRINTED["words"], **page_of(name), **(words or {})}
+    page = {"better": "lower", **page_of(name, quick), **known}
+    for key in ("source", "metric", "data", "settings"):
+        while "{" in page[key]:
+            page[key] = page[key].format_map(vocabulary)
+    page |= {"name": name, "rows": rows}
+    return Table(**{one.name: page[one.name] for one in fields(Table) if one.name in page})
 
 
 _FACTS = ("value", "seed", "commit")
@@ -211,9 +246,9 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
     if row.published is None:
         return _order(table, row, made)
     if not _learned(table, row, Cell((row.published,))):
-        return Verdict(
-            NOTHING, f"{row.published:g} for {table.trivial[row.group]:.4g}; ours is {_means(ways)}"
-        )
+        said = {"sound": "by the method", "default": "by default"}
+        means = ", ".join(f"{cell.mean:.3g} {said[mode]}" for mode, cell in ways.items())
+        return Verdict(NOTHING, f"{row.published:g} for {table.trivial[row.group]:.4g}; ours is {means}")
     standings = {mode: _standing(table, row, cells, cell) for mode, cell in ways.items()}
     if None in standings.values():
         return Verdict(NOT_RUN, "no number without privacy is printed for a set like this one")
@@ -227,11 +262,6 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
     return Verdict(
         kind, "; ".join([*words, *reasons, *_without(table, row, cells), *_best_of(table, row, made)])
     )
-
-
-def _means(ways: Mapping[str, Cell]) -> str:
-    words = {"sound": "by the method", "default": "by default"}
-    return ", ".join(f"{cell.mean:.3g} {words[mode]}" for mode, cell in ways.items())
 
 
 def _finite(cell: Cell | str) -> Cell | None:
@@ -486,27 +516,23 @@ def figure(table: Table, made: Made, path: Path) -> None:
     drawing.savefig(path, dpi=110)
 
 
-def _panel(axis: object, made: list[tuple[Row, Cells]]) -> None:
+def _panel(axis: Any, made: list[tuple[Row, Cells]]) -> None:
+    def points(rows: Made, mode: str) -> list[tuple[float, float]]:
+        found = {row.epsilon: cell.mean for row, cells in rows if isinstance(cell := cells[mode], Cell)}
+        return sorted(found.items())
+
+    curves: list[tuple[Sequence[tuple[float, float]], str, str]] = []
     for number, method in enumerate(dict.fromkeys(row.method for row, _ in made)):
         rows = [(row, cells) for row, cells in made if row.method == method]
         printed = [(r.epsilon, r.published) for r, _ in rows if r.published is not None]
-        _curve(axis, printed, f"C{number}o--", f"{method}, published")
-        _curve(axis, _points(rows, "sound"), f"C{number}s-", f"{method}, sound")
-    _curve(axis, _points(made, "default"), "k^-", "our default")
-    plain = _points(made, "plain")
-    if plain:
-        axis.axhline(plain[0][1], color="grey", linewidth=1, label="not private, here")  # type: ignore[attr-defined]
-    axis.legend(fontsize=7)  # type: ignore[attr-defined]
-
-
-def _points(made: list[tuple[Row, Cells]], mode: str) -> list[tuple[float, float]]:
-    found = {row.epsilon: cell.mean for row, cells in made if isinstance(cell := cells[mode], Cell)}
-    return sorted(found.items())
-
-
-def _curve(axis: object, points: list[tuple[float, float]], style: str, label: str) -> None:
-    if points:
-        axis.plot(*zip(*points), style, label=label, markersize=4)  # type: ignore[attr-defined]
+        curves.append((printed, f"C{number}o--", f"{method}, published"))
+        curves.append((points(rows, "sound"), f"C{number}s-", f"{method}, sound"))
+    for drawn, style, label in [*curves, (points(made, "default"), "k^-", "our default")]:
+        if drawn:
+            axis.plot(*zip(*drawn), style, label=label, markersize=4)
+    if plain := points(made, "plain"):
+        axis.axhline(plain[0][1], color="grey", linewidth=1, label="not private, here")
+    axis.legend(fontsize=7)
 
 
 # ----------------------------------------------------------------------------------------------------------

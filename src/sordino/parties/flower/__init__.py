@@ -18,7 +18,7 @@ if find_spec("flwr") is None:  # pragma: no cover - the extra is installed where
 
 # name -> module; loaded when first used. The model of a network is sordino.nn.TorchModel.
 _EXPORTS = {
-    "ClientLevelHardThresholding": "sordino.parties.flower.client_level",
+    "ClientLevelHardThresholding": "sordino.parties.flower.server",
     "FederatedClient": "sordino.parties.flower.client",
     "FederatedPrivacy": "sordino.parties.flower.server",
     "FederatedRecipe": "sordino.parties.flower.models",
@@ -27,7 +27,7 @@ _EXPORTS = {
     "InProcessGrid": "sordino.parties.flower.simulation",
     "LinearModel": "sordino.parties.flower.models",
     "client_app": "sordino.parties.flower.client",
-    "client_level_server_app": "sordino.parties.flower.client_level",
+    "client_level_server_app": "sordino.parties.flower.server",
     "secure_client_app": "sordino.parties.flower.secure",
     "secure_server_app": "sordino.parties.flower.secure",
     "server_app": "sordino.parties.flower.server",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
-from sordino.kernel.arrays import Floats
 from sordino.parties.flower.models import FederatedRecipe, LocalModel, Weights
+from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.words import Code, code_of
 from sordino.runs import Ask, Price, PrivacyReport, RoundBook
 from sordino.runs.price import Status
-
-# What clients send back, checked before it is used: one answer per client and round, of the right shape.
 
 
 def fits(weights: object, shape: tuple[int, ...]) -> bool:
@@ -32,76 +31,20 @@ def fits(weights: object, shape: tuple[int, ...]) -> bool:
     return bool(np.isfinite(weights).all())
 
 
-def weights_of(message: Message, shape: tuple[int, ...]) -> Weights | None:
-    """Return the weights of an answer, or None if it carries anything else."""
-    try:
-        sent = message.content.array_records["arrays"]["weights"]
-        if tuple(sent.shape) != tuple(shape):  # what it says of itself, before it is unpacked
-            return None
-        weights = sent.numpy()
-    except Exception:  # whatever a client packs: it counts as no answer
-        return None
-    return weights if fits(weights, shape) else None
-
-
-def one_each(replies: Iterable[Message], asked: Sequence[int], group: str) -> dict[int, Message]:
-    """Return the answers of this round by client; who answers twice or was not asked has no answer.
-
-    An error is an answer too: whoever fails and then answers has answered twice.
-    """
-    mine = [m for m in replies if m.metadata.group_id == group]
-    times = Counter(m.metadata.src_node_id for m in mine)
-    wanted = [node for node in dict.fromkeys(asked) if times[node] == 1]
-    found = {m.metadata.src_node_id: m for m in mine if not m.has_error()}
-    return {node: found[node] for node in wanted if node in found}
-
-
-def updates_of(
-    replies: Iterable[Message], asked: Sequence[int], group: str, shape: tuple[int, ...]
-) -> list[Floats]:
-    """Return the usable weights, at most one vector for each client that was asked."""
-    found = (weights_of(m, shape) for m in one_each(replies, asked, group).values())
-    return [w for w in found if w is not None]
-
-
-def stated_privacy(facts: object, node: int) -> tuple[float, float]:
-    """Return the (epsilon, delta) that a client states, or refuse numbers that are no guarantee."""
-    epsilon, delta = (_number(facts, name) for name in ("epsilon", "delta"))
-    if not epsilon >= 0 or not 0 <= delta <= 1:
-        raise PlanError(
-            f"Node {node} states a guarantee that is none: expected epsilon >= 0, delta in [0, 1]."
-        )
-    return epsilon, delta
-
-
-def stated_size(facts: object, node: int) -> float:
-    size = _number(facts, "num-examples")
-    if not 1 <= size < math.inf:
-        raise PlanError(f"Node {node} states no number of records: expected a finite number >= 1.")
-    return size
-
-
-def _number(facts: object, name: str) -> float:
-    try:
-        return float(facts[name])  # type: ignore[index]
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return math.nan
-
-
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
 _log = logging.getLogger("sordino.parties.flower")
-
-
-class WeightsError(InvalidInputError):
-    """The server sent weights that do not fit the model."""
-
-    code = Code.WEIGHTS
 
 
 class RecipeError(PlanError):
     """The server runs something else than what was agreed on."""
 
     code = Code.RECIPE
+
+
+class WeightsError(InvalidInputError):
+    """The server sent weights that do not fit the model."""
+
+    code = Code.WEIGHTS
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +59,8 @@ class FederatedClient:
     epsilon, delta : the budget of the whole run for one record; delta None means ``min(1e-5, 1 / (10 n))``.
     ledger, dataset_id : the client's own ledger.
     learned : what was paid before for a schema that the rows were encoded with; the report adds it.
+    approval : who has to approve here before a round is answered (``[approval]`` of a member of joint runs):
+        :meth:`approve` notes it in the folder, for this recipe, budget and data set. None asks nobody.
     protection : ``"record"``, or ``"client"`` for :class:`ClientLevelHardThresholding`: then nothing is added
         here (epsilon must be inf) and the *server* is trusted with the update.
 
@@ -133,6 +78,7 @@ class FederatedClient:
     dataset_id: str | None = None
     protection: str = RECORD_LEVEL
     learned: tuple[Price, ...] = ()
+    approval: Rules | None = None
 
     def __post_init__(self) -> None:
         if self.protection not in (RECORD_LEVEL, CLIENT_LEVEL):
@@ -163,6 +109,25 @@ class FederatedClient:
             description=f"{self.recipe.algorithm()} run",
         )
 
+    @property
+    def _offer(self) -> Any:
+        """What is approved: the recipe, whom it protects, the budget and the data set, as one digest."""
+        facts = self.recipe.digest, self.protection, self.epsilon, self.delta, str(self.dataset_id)
+        learns = type(getattr(self.model, "estimator", self.model)).__name__
+        return SimpleNamespace(
+            digest=hashlib.sha256(repr((*facts, learns)).encode()).hexdigest(),
+            certificate=SimpleNamespace(epsilon=self.epsilon),
+            text={"task": {"estimator": learns}},
+        )
+
+    def approve(self) -> str:
+        """Note that the person at work lets this client take part; return who it is."""
+        return Approvals(Path(self.folder), self.approval or Rules()).add(self._offer)
+
+    def withdraw(self) -> str:
+        """Note that this client does not take part any more, in the middle of a run or not."""
+        return Approvals(Path(self.folder), self.approval or Rules()).withdraw(self._offer.digest)
+
     def round(self, run: str, weights: Weights) -> tuple[Weights, PrivacyReport]:
         """Make the local steps of the next round from the server's weights; what it releases is spent."""
         weights = np.asarray(weights)
@@ -192,6 +157,8 @@ class FederatedClient:
                 f"This client takes part for protection per {self.protection}, the server runs another "
                 "strategy. Nothing is released."
             )
+        if self.approval is not None:
+            Approvals(Path(self.folder), self.approval).require(self._offer)
 
     def facts(self, report: PrivacyReport) -> MetricRecord:
         """Return the public numbers that go with an answer: the guarantee with what was learned before."""
@@ -246,13 +213,9 @@ def guarded(work: Callable[[], Any]) -> Any:
         return work()
     except Exception as error:
         _log.exception("A round failed on this client.")
-        raise PlanError(f"The client does not take part: {_code(error).words}. Nothing is sent.") from None
-
-
-def _code(error: Exception) -> Code:
-    if isinstance(error, PlanSpentError):
-        return Code.SPENT
-    return Code.BUDGET if isinstance(error, BudgetExceededError) else code_of(error)
+        known = {PlanSpentError: Code.SPENT, BudgetExceededError: Code.BUDGET}
+        code = next((c for kind, c in known.items() if isinstance(error, kind)), code_of(error))
+        raise PlanError(f"The client does not take part: {code.words}. Nothing is sent.") from None
 
 
 def record_of(weights: Weights) -> ArrayRecord:

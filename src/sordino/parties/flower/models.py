@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
 
-from sordino.checks import check_data, encode_labels
 from sordino.errors import InvalidInputError
+from sordino.estimators.linear import LogisticRegression
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import Curator, Executor, Full, Plan, Poisson, Relation, Release, Sampling
-from sordino.problems.losses import LOSSES, label_targets
-from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
-from sordino.solvers.base import LinearFit
+from sordino.runs import PrivacyReport, Task
 from sordino.solvers.steps import hard_threshold
 from sordino.values import check_range, check_whole
-
-# The keys of a Flower configuration, which has no None: 0 stands for it.
-_KEYS = {
-    "rounds": "rounds",
-    "local-steps": "local_steps",
-    "batch-size": "batch_size",
-    "nonzero-weights": "sparsity",
-    "step-size": "step_size",
-    "clip-norm": "clip_norm",
-    "decay": "decay",
-    "relation": "relation",
-}
 
 
 @dataclass(frozen=True)
@@ -105,18 +93,21 @@ class FederatedRecipe:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_config(self) -> dict[str, Any]:
-        """Return the numbers under the keys of a Flower configuration."""
-        values = {key: getattr(self, name) for key, name in _KEYS.items()}
-        values["relation"] = self.relation.value
-        return {key: 0 if value is None else value for key, value in values.items()}
+        """Return the numbers under the keys of a Flower configuration, which has no None: 0 stands for it."""
+        values = {**asdict(self), "relation": self.relation.value}
+        return {_key(name): 0 if value is None else value for name, value in values.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_config` writes, say in ``[tool.flwr.app.config]``; other keys are ignored."""
-        values = {name: config[key] for key, name in _KEYS.items() if key in config}
+        values = {f.name: config[_key(f.name)] for f in fields(cls) if _key(f.name) in config}
         for name in ("batch_size", "sparsity"):
             values[name] = values.get(name) or None
         return cls(**values)
+
+
+def _key(name: str) -> str:
+    return "nonzero-weights" if name == "sparsity" else name.replace("_", "-")
 
 
 Weights = NDArray[Any]
@@ -142,103 +133,61 @@ class LocalModel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """A generalised linear model, sparse data included.
+    """An estimator beside the records of one client, sparse data included.
 
     Parameters
     ----------
     matrix, targets : the records of this client.
-    loss : a name of :data:`sordino.problems.losses.LOSSES`.
-    outputs : 1, or the number of classes of the multinomial loss.
-    classes : the labels of a loss of labels, declared: the same at all clients. By default -1 and 1, or the
-        numbers of the classes. Records with others are refused.
-    data_norm, intercept : rows are clipped to this norm; the constant of the intercept column, 0 for none.
-    ridge : the weight of ``||w||^2 / 2``, added outside the clip.
+    estimator : a linear one, not fitted, the same at all clients. Its loss, its declared classes and bounds
+        and its penalty count; its budget and its solver do not: the client pays, the recipe has the steps.
+        By default logistic regression of the labels -1 and 1, rows of norm 1, without an intercept.
 
-    **Privacy.** The number of records, the columns and the classes are assumed public.
+    **Privacy.** The number of records, the columns and the classes are assumed public. Records that do not
+    fit are refused in words without a value, before anything is booked.
     """
 
     matrix: Any = field(repr=False)
     targets: Any = field(repr=False)
-    loss: str = "logistic"
-    outputs: int = 1
-    data_norm: float = 1.0
-    intercept: float = 0.0
-    ridge: float = 0.0
-    classes: Sequence[Any] | None = None
+    estimator: Any = field(
+        default_factory=partial(LogisticRegression, classes=[-1, 1], data_norm=1.0, fit_intercept=False)
+    )
     executor: LocalExecutor = field(init=False, repr=False)
+    task: Task = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise InvalidInputError(f"Expected loss in {sorted(LOSSES)}, got {self.loss!r}.")
-        kind = LOSSES[self.loss].targets
-        known = usual_classes(kind, self.outputs) if self.classes is None else list(self.classes)
-        if len(known) != {"signs": 2, "labels": self.outputs}.get(kind, 0):
-            raise InvalidInputError(
-                f"Expected {self.outputs if kind == 'labels' else 2} classes for labels and none for numbers "
-                f"with loss={self.loss!r}, got {len(known)}."
-            )
-        matrix, targets = check_records(self.matrix, self.targets, known)
-        made = LocalExecutor(matrix, targets, self.data_norm, self.intercept)
-        object.__setattr__(self, "executor", made)
+        if self.targets is None:
+            raise InvalidInputError("Expected a target for each record, got none.")
+        estimator = clone(self.estimator)
+        rows = estimator.joint_rows(self.matrix, self.targets)
+        for name, value in (("estimator", estimator), ("executor", rows)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "task", estimator.joint_task(*rows.matrix.shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the coefficients, intercept last."""
-        return self._problem(Relation.ADD_REMOVE).shape
+        shape: tuple[int, ...] = self.task.setting.shape
+        return shape
 
     def start(self) -> Weights:
         """Return zero coefficients, the public starting point."""
         return np.zeros(self.shape)
 
     def plan(self, recipe: FederatedRecipe) -> Plan:
-        problem = self._problem(recipe.relation)
+        problem = replace(self.task.setting, relation=recipe.relation)
         query = GlmGradient(problem.loss, recipe.clip_norm)
         sampling = recipe.sampling(problem.population)
         return problem.planned(gradient=Release(query, problem.gaussian(), sampling, recipe.releases))
 
     def steps(self, curator: Curator, weights: Weights, recipe: FederatedRecipe, step_size: float) -> Weights:
-        kept = 1 if self.intercept else 0
+        problem = self.task.setting
         for _ in range(recipe.local_steps):
-            g = curator.release("gradient", weights) + self.ridge * weights
-            weights = hard_threshold(weights - step_size * g, recipe.sparsity, kept)
+            g = curator.release("gradient", weights) + problem.penalty_gradient(weights)
+            weights = hard_threshold(weights - step_size * g, recipe.sparsity, problem.n_intercepts)
         return weights
 
-    def finish(self, weights: Weights) -> LinearFit:
-        """Return the model that released weights stand for, with its intercept in the user's units."""
-        return LinearFit.of(weights, self._problem(Relation.ADD_REMOVE))
-
-    def _problem(self, relation: Relation) -> Problem:
-        return Problem(
-            LOSSES[self.loss],
-            self.executor.population,
-            int(self.executor.matrix.shape[1]),
-            relation,
-            epsilon=1.0,  # the budget is the client's own matter: see ClientBudget
-            delta=0.5,
-            outputs=self.outputs,
-            data_norm=self.data_norm,
-            intercept=self.intercept,
-            ridge=self.ridge,
-        )
-
-
-# ------------------------------ Rows and targets of a member, checked at the door as an estimator checks them
-
-
-def usual_classes(targets: str, outputs: int) -> list[int]:
-    """Return the labels that a loss has if none are declared: -1 and 1, or numbers; none for numbers."""
-    return {"signs": [-1, 1], "labels": list(range(outputs))}.get(targets, [])
-
-
-def check_records(matrix: Any, targets: Any, classes: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the rows and what a loss wants for their targets: those of the declared classes, or numbers.
-
-    **Privacy.** What does not fit is refused in words without a value, before anything is booked.
-    """
-    if targets is None:
-        raise InvalidInputError("Expected a target for each record, got none.")
-    matrix, y = check_data(BaseEstimator(), matrix, targets, y_numeric=not len(classes))
-    if not len(classes):
-        return matrix, y
-    codes, known, _ = encode_labels(y, np.asarray(classes))
-    return matrix, label_targets(codes, known.size)
+    def finish(self, weights: Weights, report: PrivacyReport | None = None) -> Any:
+        """Return the fitted estimator that released weights stand for: it predicts, saves and reports."""
+        model = copy.copy(self.estimator)
+        model.__dict__.update(self.task.finish(weights), **({} if report is None else {"privacy_": report}))
+        return model

@@ -28,11 +28,10 @@ from sordino.parties.flower.client import RECORD_LEVEL, FederatedClient, fits, g
 from sordino.parties.flower.models import Weights
 from sordino.parties.flower.server import (
     Evaluate,
-    FederatedPrivacy,
     FederatedResult,
     HardThresholdAveraging,
-    farewell,
-    waited_for,
+    server_app,
+    wait_for,
 )
 
 
@@ -82,14 +81,9 @@ def secure_server_app(
 
     **Privacy.** That of the clients, as without SecAgg+.
     """
-    app = ServerApp()
 
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
+    def build(context: Context) -> _Masked:
         chosen = strategy(context) if callable(strategy) else strategy
-        first = np.asarray(start(context) if callable(start) else start)
-        nodes = waited_for(grid, chosen.clients, chosen.patience)
-        masked = _MaskedAveraging(chosen, first)
         protocol = SecAggPlusWorkflow(
             num_shares=1.0,
             reconstruction_threshold=threshold,
@@ -97,47 +91,41 @@ def secure_server_app(
             clipping_range=weight_bound,
             timeout=timeout,
         )
-        manager = SimpleClientManager()
-        for node in nodes:
-            manager.register(GridClientProxy(node, grid, context.run_id))
-        legacy = LegacyContext(context, None, masked, manager)
-        history = {}
-        for server_round in range(1, chosen.recipe.rounds + 1):
-            masked.one_round(protocol, grid, legacy, server_round)
-            found = None if evaluate is None else evaluate(server_round, masked.weights)
-            history.update({} if found is None else {server_round: dict(found)})
-        farewell(grid, chosen.clients)
-        if done is not None:
-            done(FederatedResult(masked.weights, masked.privacy, history))
+        return _Masked(chosen, protocol)
 
-    return app
+    return server_app(build, start, evaluate=evaluate, done=done)
 
 
-class _MaskedAveraging(FedAvg):
+class _Masked(FedAvg):
     """The averaging as the older workflow wants it: it is handed the average, and thresholds it."""
 
-    def __init__(self, chosen: HardThresholdAveraging, start: Weights) -> None:
+    def __init__(self, chosen: HardThresholdAveraging, protocol: SecAggPlusWorkflow) -> None:
         super().__init__()
-        self._chosen, self.weights = chosen, start
+        self._chosen, self._protocol, self.clients = chosen, protocol, chosen.clients
+        self._weights: Weights = np.zeros(0)
         self._done = 0
 
-    @property
-    def privacy(self) -> FederatedPrivacy:
-        return self._chosen.privacy
-
-    def one_round(
-        self, protocol: SecAggPlusWorkflow, grid: Grid, legacy: LegacyContext, server_round: int
-    ) -> None:
-        """Run the four stages of one round; the workflow only logs that it gave up, this raises."""
-        parameters = ndarrays_to_parameters([self.weights])
-        legacy.state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(parameters, True)
-        legacy.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: server_round})
-        protocol(grid, legacy)
-        if self._done < server_round:
-            raise PlanError(
-                f"Round {server_round}: secure aggregation was given up, too few clients answered. See the "
-                "logs of server and clients."
-            )
+    def federate(
+        self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
+    ) -> FederatedResult:
+        """Run all rounds, four stages each; the workflow only logs that it gave up, this raises."""
+        manager, history, self._weights = SimpleClientManager(), {}, start
+        for node in wait_for(grid, self.clients, self._chosen.patience):
+            manager.register(GridClientProxy(node, grid, context.run_id))
+        legacy = LegacyContext(context, None, self, manager)
+        for server_round in range(1, self._chosen.recipe.rounds + 1):
+            parameters = compat.parameters_to_arrayrecord(ndarrays_to_parameters([self._weights]), True)
+            legacy.state.array_records[MAIN_PARAMS_RECORD] = parameters
+            legacy.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: server_round})
+            self._protocol(grid, legacy)
+            if self._done < server_round:
+                raise PlanError(
+                    f"Round {server_round}: secure aggregation was given up, too few clients answered. See "
+                    "the logs of server and clients."
+                )
+            found = None if evaluate is None else evaluate(server_round, self._weights)
+            history.update({} if found is None else {server_round: dict(found)})
+        return FederatedResult(self._weights, self._chosen.privacy, history)
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
         said = {"recipe": self._chosen.recipe.digest, "protection": RECORD_LEVEL}
@@ -151,8 +139,8 @@ class _MaskedAveraging(FedAvg):
         for proxy, result in results:
             self._chosen.note(proxy.node_id, result.metrics)
         mean, *more = parameters_to_ndarrays(results[0][1].parameters)
-        if more or not fits(mean, self.weights.shape):
-            raise PlanError(f"Round {server_round}: expected finite weights of shape {self.weights.shape}.")
-        self.weights = self._chosen.averaged([mean.astype(self.weights.dtype)], np.ones(1))
+        if more or not fits(mean, self._weights.shape):
+            raise PlanError(f"Round {server_round}: expected finite weights of shape {self._weights.shape}.")
+        self._weights = self._chosen.averaged([mean.astype(self._weights.dtype)], np.ones(1))
         self._done = server_round
         return None, {}

@@ -1,11 +1,18 @@
-"""The server of a federation with noise at the clients."""
+"""Servers of a federation: with noise at the clients, or at the server, which is another mechanism.
+
+Noise per client: each client sends the plain result of its local steps, the *server* clips the whole update
+and adds the noise. It protects which clients took part, and everything they hold, against those who see the
+model; it protects nothing from the server.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
@@ -13,19 +20,59 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.parties.flower.client import (
-    RECORD_LEVEL,
-    one_each,
-    record_of,
-    stated_privacy,
-    stated_size,
-    weights_of,
-)
+from sordino.kernel import Batch, ClippedSum, Curator, Full, Gaussian, Offer, Plan, Poisson, Question, Release
+from sordino.kernel.arrays import Floats
+from sordino.kernel.clip import to_bound
+from sordino.kernel.query import ClientUpdates
+from sordino.parties.flower.client import CLIENT_LEVEL, RECORD_LEVEL, fits, record_of
 from sordino.parties.flower.models import FederatedRecipe, Weights
 from sordino.parties.words import shown
+from sordino.problems.queries import check_clip
+from sordino.runs import Ask, PrivacyReport, Task, run
 from sordino.solvers.steps import hard_threshold
+from sordino.values import check_range
 
 Evaluate = Callable[[int, Weights], dict[str, float] | None]
+ADAPTATION = 0.2  # how fast a clip follows its quantile: that of Andrew et al. 2021 on six data sets
+
+# What clients send back, checked before it is used: one answer per client and round, of the right shape.
+
+
+def weights_of(message: Message, shape: tuple[int, ...]) -> Weights | None:
+    """Return the weights of an answer, or None if it carries anything else."""
+    try:
+        sent = message.content.array_records["arrays"]["weights"]
+        if tuple(sent.shape) != tuple(shape):  # what it says of itself, before it is unpacked
+            return None
+        weights = sent.numpy()
+    except Exception:  # whatever a client packs: it counts as no answer
+        return None
+    return weights if fits(weights, shape) else None
+
+
+def one_each(replies: Iterable[Message], asked: Sequence[int], group: str) -> dict[int, Message]:
+    """Return the answers of this round by client; who answers twice or was not asked has no answer.
+
+    An error is an answer too: whoever fails and then answers has answered twice.
+    """
+    mine = [m for m in replies if m.metadata.group_id == group]
+    times = Counter(m.metadata.src_node_id for m in mine)
+    wanted = [node for node in dict.fromkeys(asked) if times[node] == 1]
+    found = {m.metadata.src_node_id: m for m in mine if not m.has_error()}
+    return {node: found[node] for node in wanted if node in found}
+
+
+def stated_number(facts: object, name: str, high: float, node: int) -> float:
+    """Return a number of what a client says of itself, or refuse one that cannot be."""
+    low = 1.0 if name == "num-examples" else 0.0
+    try:
+        found = float(facts[name])  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not low <= found <= high:
+        what = "no number of records" if low else "a guarantee that is none"
+        raise PlanError(f"Node {node} states {what}: expected {name} in [{low:g}, {high:g}].")
+    return found
 
 
 @dataclass(frozen=True)
@@ -107,20 +154,18 @@ class HardThresholdAveraging(Strategy):
 
     def note(self, node: int, facts: Any) -> None:
         """Keep the weakest guarantee that a client has stated in any round."""
-        before, said = self._said.get(node, (0.0, 0.0)), stated_privacy(facts, node)
-        self._said[node] = (max(before[0], said[0]), max(before[1], said[1]))
+        epsilon, delta = self._said.get(node, (0.0, 0.0))
+        epsilon = max(epsilon, stated_number(facts, "epsilon", math.inf, node))
+        self._said[node] = epsilon, max(delta, stated_number(facts, "delta", 1.0, node))
         self._seeded |= bool(facts.get("seeded", 1))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Send the weights to every client."""
-        nodes = waited_for(grid, self.clients, self.patience)
+        nodes = wait_for(grid, self.clients, self.patience)
         self._asked, self._shape = tuple(nodes), arrays["weights"].numpy().shape
-        said = ConfigRecord({"recipe": self.recipe.digest, "protection": RECORD_LEVEL})
-        content = RecordDict({"arrays": arrays, "config": said})
-        group = str(server_round)
-        return [Message(content, node, MessageType.TRAIN, group_id=group) for node in nodes]
+        return questions(self.recipe, RECORD_LEVEL, arrays, nodes, str(server_round))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -131,7 +176,8 @@ class HardThresholdAveraging(Strategy):
         for i, (node, (message, _)) in enumerate(good.items()):
             facts = message.content.metric_records.get("metrics", {})
             self.note(node, facts)
-            sizes[i] = stated_size(facts, node) if self.weighting == "size" else 1.0
+            if self.weighting == "size":
+                sizes[i] = stated_number(facts, "num-examples", 2.0**53, node)
         shares = np.array(sizes) / sum(sizes)
         return record_of(self.averaged([weights for _, weights in good.values()], shares)), None
 
@@ -168,58 +214,243 @@ class HardThresholdAveraging(Strategy):
     def summary(self) -> None:
         """Log nothing more."""
 
+    def federate(
+        self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
+    ) -> FederatedResult:
+        """Run all rounds."""
+
+        def on_arrays(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            found = None if evaluate is None else evaluate(server_round, arrays["weights"].numpy())
+            return None if found is None else MetricRecord(dict(found))
+
+        result = self.start(
+            grid,
+            record_of(start),
+            num_rounds=self.recipe.rounds,
+            timeout=3600.0 if timeout is None else timeout,
+            evaluate_fn=None if evaluate is None else on_arrays,
+        )
+        history = {r: dict(m) for r, m in result.evaluate_metrics_serverapp.items()}
+        return FederatedResult(result.arrays["weights"].numpy(), self.privacy, history)
+
+
+@dataclass(frozen=True)
+class UpdateSum(ClippedSum):
+    r"""``sum_i clip_C(w_i - w)`` over clients, at the public weights ``params = w``.
+
+    **Privacy.** Sensitivity C (add-remove a client) or 2 C (replace one) in L2. A client that fails, answers
+    twice, or whose answer is not a finite floating-point vector of exactly the right shape contributes zero.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (ClientUpdates,)
+
+    clip: float
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        return self.clip
+
+    def evaluate(self, records: Sequence[Weights], params: Weights) -> Floats:
+        total = np.zeros(np.shape(params))
+        for weights in records:
+            total = total + self.clipped(weights, params)
+        return total
+
+    def clipped(self, weights: Weights, params: Weights) -> Floats:
+        """Return what one client adds, a function of its own answer alone."""
+        if not fits(weights, np.shape(params)):
+            return np.zeros(np.shape(params))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return to_bound(np.asarray(weights, dtype=np.float64) - params, self.clip)
+
+
+@dataclass(frozen=True)
+class AdaptiveSum(UpdateSum):
+    r"""The same at ``params = (w, C)``, and how many updates were within C as one more coordinate.
+
+    A client adds ``clip_C(w_i - w)`` and, in the last coordinate, ``C / 8`` if the clip left its update as it
+    was, else ``-C / 8``: a vector of norm at most ``sqrt(65) / 8 C``. So the count costs .8 % more noise and
+    no release of its own, which Andrew et al. 2021 spend.
+
+    **Privacy.** Sensitivity ``sqrt(65) / 8 C`` per client in L2. C is public: earlier answers decide it.
+    """
+
+    def contribution(self, params: Any) -> float:
+        return math.sqrt(65) / 8 * float(params[1]) * (1 + 2.0**-40)
+
+    def evaluate(self, records: Sequence[Weights], params: Any) -> Floats:
+        weights, clip = params
+        query, total = UpdateSum(clip), np.zeros(np.size(weights) + 1)
+        for answer in records:
+            if fits(answer, np.shape(weights)):
+                found = query.clipped(answer, weights)
+                within = np.array_equal(found, np.asarray(answer, dtype=np.float64) - weights)
+                total += np.append(found, clip / 8 if within else -clip / 8)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class FederationExecutor:
+    """The clients as records: a release asks those that were drawn for their update."""
+
+    offer: ClassVar[Offer] = Offer("clients", (ClientUpdates,), doubles=False)
+
+    grid: Grid
+    nodes: tuple[int, ...]
+    recipe: FederatedRecipe
+    timeout: float
+
+    @property
+    def population(self) -> int:
+        """The public number of clients."""
+        return len(self.nodes)
+
+    def total(self, question: Question, batch: Batch) -> Floats:
+        """Ask the drawn clients and return the exact sum of their clipped updates."""
+        rows = batch.rows(self.population)
+        chosen = self.nodes if rows is None else [self.nodes[i] for i in rows]
+        weights = question.params[0] if isinstance(question.params, tuple) else question.params
+        group, shape = str(question.position + 1), np.shape(weights)
+        messages = questions(self.recipe, CLIENT_LEVEL, record_of(weights), chosen, group)
+        replies = one_each(self.grid.send_and_receive(messages, timeout=self.timeout), chosen, group)
+        updates = [w for m in replies.values() if (w := weights_of(m, shape)) is not None]
+        return np.asarray(question.summed(updates))
+
+
+@dataclass(frozen=True)
+class ClientLevelHardThresholding:
+    """``w <- H_k(w + (sum of clipped updates + noise) / expected number of clients)``.
+
+    Parameters
+    ----------
+    recipe : rounds, local steps and sparsity; its clip is the one of the clients' gradients and has no part
+        in the guarantee.
+    clients : the public number of clients.
+    update_clip : the norm to which the update of a client is clipped, or the first one with ``within``.
+    within : the share of updates that the clip should leave as they are. The clip then follows it, by a count
+        that is part of each answer: :class:`AdaptiveSum`.
+    share : each client is asked in a round with this probability, 1 for all of them.
+    epsilon, delta : the budget for one client; delta None means ``min(1e-5, 1 / (10 clients))``.
+    ledger, dataset_id : the server's ledger; the unit is ``"client"``.
+    timeout, patience : seconds for a round, and to wait for clients.
+
+    **Privacy.** All iterates are (epsilon, delta)-DP for one *client*, with everything it holds, against
+    everybody who sees them. The server is trusted: it sees updates, and with ``share < 1`` it must keep to
+    itself who was asked.
+    """
+
+    recipe: FederatedRecipe
+    clients: int
+    update_clip: float
+    epsilon: float
+    delta: float | None = None
+    share: float = 1.0
+    kept: int = 0
+    ledger: Any = None
+    dataset_id: str | None = None
+    timeout: float = 3600.0
+    patience: float = 600.0
+    within: float | None = None
+
+    def __post_init__(self) -> None:
+        check_clip(self.update_clip)
+        if self.within is not None:
+            check_range("within", self.within, "(0, 1)")
+        if not 0 < self.share <= 1:
+            raise InvalidInputError(f"Expected a share of clients in (0, 1], got {self.share}.")
+
+    def plan(self, start: Weights) -> Plan:
+        sampling = Full() if self.share == 1 else Poisson(self.share)
+        query = UpdateSum if self.within is None else AdaptiveSum
+        release = Release(query(self.update_clip), Gaussian(), sampling, self.recipe.rounds)
+        return Plan({"update": release}, self.recipe.relation, self.clients, unit="client")
+
+    def run(self, curator: Curator, start: Weights) -> Iterator[Weights]:
+        w, clip = np.asarray(start, dtype=np.float64), self.update_clip
+        for _ in range(self.recipe.rounds):
+            if self.within is None:
+                moved = w + curator.release("update", w)
+            else:
+                *update, count = curator.release("update", (w, clip))
+                moved = w + np.reshape(update, w.shape)
+                found = min(1.0, max(0.0, 0.5 + 4 * count / clip))  # the share that was within the clip
+                clip *= math.exp(-ADAPTATION * (found - self.within))
+            w = hard_threshold(moved, self.recipe.sparsity, self.kept).astype(start.dtype).astype(np.float64)
+            yield w
+
+    def fit(self, grid: Grid, start: Weights) -> tuple[Weights, PrivacyReport]:
+        """Run all rounds; the budget is reserved before the first one."""
+        budget = Ask.checked(self.epsilon, self.delta, self.clients, self.ledger, self.dataset_id)
+        nodes = tuple(wait_for(grid, self.clients, self.patience))
+        executor = FederationExecutor(grid, nodes, self.recipe, self.timeout)
+        task = Task(
+            self,
+            start,
+            f"client-level {self.recipe.algorithm(private=False)}",
+            public=(f"number of clients: {self.clients}", "the recipe and the model's shape"),
+            notes=("noise at the server, which is trusted; nothing is promised for single records",),
+            finish=lambda last: np.asarray(last, dtype=start.dtype),
+        )
+        fitted = run(task, executor, budget)
+        return fitted.result, fitted.report
+
+    def federate(
+        self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
+    ) -> FederatedResult:
+        """Run all rounds; ``timeout`` and ``patience`` of its own are those that count."""
+        return FederatedResult(*self.fit(grid, start))
+
 
 def server_app(
-    strategy: HardThresholdAveraging | Callable[[Context], HardThresholdAveraging],
+    strategy: Any,
     start: Weights | Callable[[Context], Weights],
     *,
     evaluate: Evaluate | None = None,
     done: Callable[[FederatedResult], None] | None = None,
-    timeout: float = 3600.0,
+    timeout: float | None = None,
 ) -> ServerApp:
-    """Return the ServerApp of a run with noise at the clients.
+    """Return the ServerApp of a run.
 
     Parameters
     ----------
-    strategy : the strategy, or a function that builds it from Flower's context.
+    strategy : :class:`HardThresholdAveraging`, :class:`ClientLevelHardThresholding` (whose clients need
+        ``protection="client"``), or a function that builds one from Flower's context.
     start : the public initial weights, or a function of the context.
     evaluate : ``evaluate(round, weights)`` on *public* data; the history keeps what it returns.
     done : is given the result.
-    timeout : how many seconds a round may take.
+    timeout : how many seconds a round may take, by default an hour.
     """
     app = ServerApp()
-
-    def on_arrays(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-        found = None if evaluate is None else evaluate(server_round, arrays["weights"].numpy())
-        return None if found is None else MetricRecord(dict(found))
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         chosen = strategy(context) if callable(strategy) else strategy
-        first = start(context) if callable(start) else start
-        result = chosen.start(
-            grid,
-            record_of(first),
-            num_rounds=chosen.recipe.rounds,
-            timeout=timeout,
-            evaluate_fn=None if evaluate is None else on_arrays,
-        )
-        farewell(grid, chosen.clients)
-        history = {r: dict(m) for r, m in result.evaluate_metrics_serverapp.items()}
+        first = np.asarray(start(context) if callable(start) else start)
+        result = chosen.federate(grid, context, first, evaluate, timeout)
+        # The run is over, so that clients settle; one that is gone does so later.
+        nodes = list(grid.get_node_ids())[: chosen.clients]
+        list(grid.send_and_receive([Message(RecordDict(), n, "query.close") for n in nodes], timeout=60.0))
         if done is not None:
-            done(FederatedResult(result.arrays["weights"].numpy(), chosen.privacy, history))
+            done(result)
 
     return app
 
 
-def farewell(grid: Grid, clients: int, timeout: float = 60.0) -> None:
-    """Tell the clients that the run is over, so that they settle; one that is gone does so later."""
-    nodes = list(grid.get_node_ids())[:clients]
-    messages = [Message(RecordDict(), node, "query.close") for node in nodes]
-    list(grid.send_and_receive(messages, timeout=timeout))
+client_level_server_app = server_app
 
 
-def waited_for(grid: Grid, clients: int, patience: float) -> list[int]:
+def questions(
+    recipe: FederatedRecipe, protection: str, arrays: ArrayRecord, nodes: Iterable[int], group: str
+) -> list[Message]:
+    """Return the messages that ask nodes for a round."""
+    said = ConfigRecord({"recipe": recipe.digest, "protection": protection})
+    content = RecordDict({"arrays": arrays, "config": said})
+    return [Message(content, node, MessageType.TRAIN, group_id=group) for node in nodes]
+
+
+def wait_for(grid: Grid, clients: int, patience: float) -> list[int]:
     """Return the nodes once as many are there; more of them than planned are refused."""
     deadline = time.monotonic() + patience
     while len(nodes := sorted(set(grid.get_node_ids()))) < clients:

@@ -1,86 +1,69 @@
-"""The charter of a consortium: who its members are and what may be asked of them, signed by all of them."""
+"""What all members of a consortium have signed, and who decided what about a plan at one of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sordino.errors import InvalidInputError
 from sordino.execute.parties import Mode
+from sordino.ledger.address import person
 from sordino.parties import words
 from sordino.parties.mpc.keys import fingerprint, has_signed, sign
 from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, TEXT, JointPlan, canonical
 from sordino.parties.mpc.tasks import ESTIMATORS, MAX_FEATURES
-from sordino.parties.words import Code, PlanRefusedError
+from sordino.parties.mpc.transcript import Story, Transcript, private_folder, read_transcript
+from sordino.parties.words import Code, PlanRefusedError, number, several
 
 FORMAT = 1
 ROLES = ("data", "proposer")
-_DIGEST = "[0-9a-f]{64}"
 
 
-def _several(check: words.Check, most: int) -> words.Check:
-    """Return a check for a list of different things that each pass a check."""
-    return lambda value: (
-        isinstance(value, list)
-        and 1 <= len(value) <= most
-        and all(map(check, value))
-        and len(set(value)) == len(value)
-    )
+def _is_range(value: Any) -> bool:
+    each = number(-words.LARGEST, words.LARGEST)
+    return isinstance(value, list) and len(value) == 2 and all(map(each, value)) and value[0] <= value[1]
 
 
-def _ranges(value: Any) -> bool:
-    each = words.number(-words.LARGEST, words.LARGEST)
-    return words.mapping(value) and all(
-        isinstance(r, list) and len(r) == 2 and all(map(each, r)) and r[0] <= r[1] for r in value.values()
-    )
-
-
-def _is_date(value: Any) -> bool:
+def _passes(read: Any, value: Any) -> bool:
+    """Tell whether a text can be read."""
     try:
-        return isinstance(value, str) and date.fromisoformat(value).isoformat() == value
-    except ValueError:
-        return False
-
-
-def _is_certificate(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and len(value) < 20_000 and bool(fingerprint(value))
+        return isinstance(value, str) and len(value) < 20_000 and bool(read(value))
     except ValueError:
         return False
 
 
 _RULES: dict[str, words.Check] = {
     "consortium": TEXT,
-    "expires": _is_date,
+    "expires": lambda text: _passes(lambda day: date.fromisoformat(day).isoformat() == day, text),
     "threshold": words.whole(1, MAX_MEMBERS),
     "min_parties": words.whole(3, MAX_MEMBERS),
-    "modes": _several(words.one_of(*(mode.value for mode in Mode)), len(Mode)),
-    "estimators": _several(words.one_of(*ESTIMATORS), len(ESTIMATORS)),
-    "max_epsilon": words.number(1e-9, MAX_EPSILON),
-    "max_delta": words.number(1e-300, 0.5),
+    "modes": several(words.one_of(*(mode.value for mode in Mode)), len(Mode)),
+    "estimators": several(words.one_of(*ESTIMATORS), len(ESTIMATORS)),
+    "max_epsilon": number(1e-9, MAX_EPSILON),
+    "max_delta": number(1e-300, 0.5),
     "max_features": words.whole(1, MAX_FEATURES),
-    "two_persons_above": words.number(0.0, MAX_EPSILON),
-    "ranges": _ranges,
+    "two_persons_above": number(0.0, MAX_EPSILON),
+    "ranges": lambda table: words.mapping(table) and all(map(_is_range, table.values())),
     "members": lambda rows: isinstance(rows, list) and 3 <= len(rows) <= MAX_MEMBERS,
 }
 _CHARTER = _RULES | {
     "format": words.whole(FORMAT, FORMAT),
     "version": words.whole(1, 10**6),
-    "previous": words.matching(f"({_DIGEST})?"),
+    "previous": words.matching(f"({words.DIGEST})?"),
 }
 _MEMBER: dict[str, words.Check] = {
     "name": TEXT,
-    "certificates": _several(_is_certificate, 2),  # two while a certificate is exchanged for another
-    "roles": _several(words.one_of(*ROLES), len(ROLES)),
-    "epsilon": words.number(0.0, 1e6),
-    "delta": words.number(0.0, 1.0),
+    # two while a certificate is exchanged for another
+    "certificates": several(lambda text: _passes(fingerprint, text), 2),
+    "roles": several(words.one_of(*ROLES), len(ROLES)),
+    "epsilon": number(0.0, 1e6),
+    "delta": number(0.0, 1.0),
 }
 _DEFAULTS: dict[str, Any] = {
     "min_parties": 3,
@@ -138,12 +121,12 @@ class Charter:
     @property
     def missing(self) -> list[str]:
         """The members without a valid signature."""
-        return [name for name in self.members if not self._is_signed_by(name)]
-
-    def _is_signed_by(self, name: str) -> bool:
-        signature = str(self.signatures.get(name, ""))
-        rows = self.members[name]["certificates"]
-        return any(has_signed(certificate, self.canonical, signature) for certificate in rows)
+        signatures = {name: str(self.signatures.get(name, "")) for name in self.members}
+        return [
+            name
+            for name, row in self.members.items()
+            if not any(has_signed(pem, self.canonical, signatures[name]) for pem in row["certificates"])
+        ]
 
     def require_in_force(self) -> Charter:
         """Refuse a charter that somebody has not signed, or that has expired."""
@@ -167,50 +150,56 @@ class Charter:
             raise InvalidInputError(f"The charter has another certificate for {name!r} than that of {key}.")
         return found
 
-    def check(self, plan: JointPlan, member: str, spent: tuple[float, float]) -> None:
+    def check(self, plan: JointPlan, member: str, spent: Mapping[str, float]) -> None:
         """Refuse a plan beyond this charter; ``spent`` is what plans of it have cost the member so far."""
         self.require_in_force()
-        for said in self._objections(plan, member, spent):
-            raise PlanRefusedError(said, Code.CHARTER)
-
-    def _objections(self, plan: JointPlan, member: str, spent: tuple[float, float]) -> Iterator[str]:
-        text, rules, task = plan.text, self.text, plan.text["task"]
-        named = str(text.get("charter"))
-        if named != self.digest or text["consortium"] != rules["consortium"]:
-            yield f"The plan is under the charter {named[:12]}, in force is {self.digest[:12]}."
-        yield from self._strangers(plan)
-        yield from self._excesses(plan, member, spent)
-        if task.get("estimator") not in rules["estimators"]:
-            yield f"Expected an estimator out of {rules['estimators']}."
-        if text["mode"] not in rules["modes"]:
-            yield f"Expected a mode out of {rules['modes']}, the plan has {text['mode']!r}."
-        if plan.share.threshold < rules["threshold"] or len(plan.members) < rules["min_parties"]:
-            yield f"Expected {rules['min_parties']} parties and a threshold of {rules['threshold']} at least."
-
-    def _strangers(self, plan: JointPlan) -> Iterator[str]:
-        for row in plan.text["members"]:
-            if row["fingerprint"] not in self.pins.get(row["name"], ()):
-                yield f"{row['name']!r} with that certificate is no member of the charter."
-            elif "data" not in self.members[row["name"]]["roles"]:
-                yield f"{row['name']!r} has no role 'data' in the charter."
-
-    def _excesses(self, plan: JointPlan, member: str, spent: tuple[float, float]) -> Iterator[str]:
-        rules, task = self.text, plan.text["task"]
-        own, ask = self.members[member], plan.ask
-        bounds = {
+        rules, task, ask, own = self.text, plan.text["task"], plan.ask, self.members[member]
+        named, params = str(plan.text.get("charter")), task.get("params", {})
+        strangers = [
+            row["name"]
+            for row in plan.text["members"]
+            if row["fingerprint"] not in self.pins.get(row["name"], ())
+            or "data" not in self.members[row["name"]]["roles"]
+        ]
+        above = {
             "epsilon": (ask.epsilon, rules["max_epsilon"]),
             "delta": (ask.delta, rules["max_delta"]),
             "features": (task["features"], rules["max_features"]),
-            "epsilon of all plans": (spent[0] + ask.epsilon, own["epsilon"]),
-            "delta of all plans": (spent[1] + ask.delta, own["delta"]),
+            "epsilon of all plans": (spent["epsilon"] + ask.epsilon, own["epsilon"]),
+            "delta of all plans": (spent["delta"] + ask.delta, own["delta"]),
         }
-        for what, (value, bound) in bounds.items():
-            if not value <= bound * (1 + 1e-9):
-                yield f"Expected {what} <= {bound:g} by the charter, the plan makes it {value:.6g}."
-        for name, (low, high) in rules["ranges"].items():
-            value = task.get("params", {}).get(name, low)
-            if not (isinstance(value, (int, float)) and low <= value <= high):
-                yield f"Expected {name} in [{low:g}, {high:g}] by the charter."
+        ranges = {name: ([*ends, params.get(name, ends[0])]) for name, ends in rules["ranges"].items()}
+        least, threshold = rules["min_parties"], rules["threshold"]
+        objections = {
+            f"The plan is under the charter {named[:12]}, in force is {self.digest[:12]}.": (
+                named != self.digest or plan.text["consortium"] != rules["consortium"]
+            ),
+            f"{strangers} with that certificate and role are no members of the charter.": strangers,
+            **{
+                f"Expected {what} <= {bound:g} by the charter, the plan makes it {value:.6g}.": not (
+                    value <= bound * (1 + 1e-9)
+                )
+                for what, (value, bound) in above.items()
+            },
+            **{
+                f"Expected {name} in [{low:g}, {high:g}] by the charter.": not (
+                    isinstance(value, (int, float)) and low <= value <= high
+                )
+                for name, (low, high, value) in ranges.items()
+            },
+            f"Expected an estimator out of {rules['estimators']}.": (
+                task.get("estimator") not in rules["estimators"]
+            ),
+            f"Expected a mode out of {rules['modes']}, the plan has {plan.text['mode']!r}.": (
+                plan.text["mode"] not in rules["modes"]
+            ),
+            f"Expected {least} parties and a threshold of {threshold} at least.": (
+                plan.share.threshold < threshold or len(plan.members) < least
+            ),
+        }
+        for said, refused in objections.items():
+            if refused:
+                raise PlanRefusedError(said, Code.CHARTER)
 
     def require_follows(self, before: Charter | None) -> None:
         """Refuse a version that does not name the one before."""
@@ -245,24 +234,18 @@ def _checked(text: Any) -> Mapping[str, Any]:
     prints = [fingerprint(pem) for row in rows for pem in row["certificates"]]
     if len(set(names)) < len(names) or len(set(prints)) < len(prints):
         raise InvalidInputError("Two members of the charter have the same name or certificate.")
-    return json.loads(canonical(text)) if text else {}
+    found: dict[str, Any] = json.loads(canonical(text))
+    return found
 
 
 def proposal(path: Path, before: Charter | None) -> Charter:
     """Make the charter that a file (TOML) describes, as the version after ``before``."""
-    try:
-        given = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"Expected a charter (TOML) at {path}: {type(error).__name__}.") from None
-    any_value = {name: lambda _: True for name in _RULES}
-    optional = {name: any_value.pop(name) for name in _DEFAULTS}
-    given = {**_DEFAULTS, **words.read_words(f"the charter {path}", given, any_value, optional)}
+    given = _DEFAULTS | words.read_toml("the charter", path, set(_RULES) - set(_DEFAULTS), _DEFAULTS)
     rows = given["members"] if isinstance(given["members"], list) else []
     given["members"] = [_with_certificates(path.parent, row) for row in rows]
     version = 1 if before is None else int(before.text["version"]) + 1
     facts = {"format": FORMAT, "version": version, "previous": "" if before is None else before.digest}
-    given["expires"] = str(given["expires"])
-    return Charter(_checked({**given, **facts}))
+    return Charter(_checked({**given, **facts, "expires": str(given["expires"])}))
 
 
 def _with_certificates(base: Path, row: Any) -> Any:
@@ -276,7 +259,7 @@ def _with_certificates(base: Path, row: Any) -> Any:
     return {"roles": ["data"], **row, "certificates": found}
 
 
-def in_words(charter: Charter, before: Charter | None = None) -> list[str]:
+def charter_in_words(charter: Charter, before: Charter | None = None) -> list[str]:
     """Return what somebody who signs has to know, a line for each fact, and what is new in this version."""
     text = charter.text
     lines = [f"Charter {charter.digest} of {words.shown(text['consortium'])}, version {text['version']}"]
@@ -295,3 +278,106 @@ def in_words(charter: Charter, before: Charter | None = None) -> list[str]:
         news = (("leave", gone), ("join", come), ("exchange certificates", changed), ("other rules", new))
         lines += [f"New: {what}: {words.shown(found, 2000)}" for what, found in news if found]
     return lines
+
+
+# What persons of a member decide about plans: every decision is a line of a chain in the state folder.
+
+RULE = "by rule"
+_TEXTS = several(lambda text: isinstance(text, str) and bool(text), 1000, 0)
+_RULE = {"max_epsilon": number(0.0, 1e6), "estimators": _TEXTS}
+APPROVAL: dict[str, words.Check] = {
+    "persons": _TEXTS,
+    "two_persons_above": number(0.0, 1e6),
+    "days": number(1e-3, 10_000),
+    "rule": lambda table: bool(words.read_words("[approval.rule]", table, _RULE)),
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """``[approval]`` of a member's settings.
+
+    Parameters
+    ----------
+    persons : who may decide; anybody who can write the state folder, if nobody is named.
+    two_persons_above : plans with a larger epsilon need two different persons; the charter may ask for less.
+    days : how long an approval holds.
+    rule : plans that need nobody: ``max_epsilon`` and ``estimators``.
+    """
+
+    persons: tuple[str, ...] = ()
+    two_persons_above: float = 1e6
+    days: float = 30.0
+    rule: Mapping[str, Any] = field(default_factory=dict)
+
+    def covers(self, plan: JointPlan) -> bool:
+        """Tell whether a plan needs nobody's approval."""
+        return bool(self.rule) and (
+            plan.certificate.epsilon <= self.rule["max_epsilon"]
+            and plan.text["task"].get("estimator") in self.rule["estimators"]
+        )
+
+
+@dataclass(frozen=True)
+class Approvals:
+    """The chain of decisions on plans.
+
+    **Privacy.** A decision is on the digest of the whole text of a plan: one that is edited afterwards is
+    another plan. Who decides is what the process says of itself (``SORDINO_PERSON``, or the account). The
+    head of the chain is part of each reservation, so that the ledger's own chain shows later changes.
+    """
+
+    state: Path
+    rules: Rules = field(default_factory=Rules)
+
+    @property
+    def story(self) -> Story:
+        """All decisions, oldest first, of a chain that holds."""
+        return read_transcript(self.state / "decisions.jsonl")
+
+    def add(self, plan: JointPlan) -> str:
+        """Note that the person at work approves; return who it is."""
+        return self._note("approve", plan.digest, self._person())
+
+    def withdraw(self, digest: str) -> str:
+        """Note that a plan is not approved any more: it does not start, and does not go on after a stop."""
+        return self._note("withdraw", digest, self._person())
+
+    def _person(self) -> str:
+        found = person()
+        if self.rules.persons and found not in self.rules.persons:
+            raise InvalidInputError(
+                f"Expected one of {list(self.rules.persons)} to decide, got {found!r}. Set SORDINO_PERSON."
+            )
+        return found
+
+    def _note(self, kind: str, digest: str, who: str) -> str:
+        end = datetime.now(UTC) + timedelta(days=self.rules.days)
+        facts = {"expires": end.isoformat(timespec="seconds")} if kind == "approve" else {}
+        chain = Transcript(private_folder(self.state) / "decisions.jsonl")
+        try:
+            chain.write(kind, durable=True, plan=digest, person=who, **facts)
+        finally:
+            chain.close()
+        return who
+
+    def require(self, plan: JointPlan, two: float = 1e6) -> None:
+        """Refuse a plan that too few have approved; note it where a rule of this member approves it."""
+        holding: set[str] = set()
+        now, withdrawn = datetime.now(UTC), False
+        for line in self.story.lines:
+            if line.get("plan") == plan.digest and line["kind"] == "withdraw":
+                holding, withdrawn = set(), True
+            elif line.get("plan") == plan.digest and datetime.fromisoformat(line["expires"]) > now:
+                holding.add(line["person"])
+        several = plan.certificate.epsilon > min(two, self.rules.two_persons_above)
+        if not (holding or withdrawn or several) and self.rules.covers(plan):
+            self._note("approve", plan.digest, RULE)
+            return
+        needed = 2 if several else 1
+        if len(holding) < needed:
+            said = (
+                f"The plan {plan.digest[:12]} is not approved here: {len(holding)} of {needed} approvals. "
+                "Read it, then: sordino party approve."
+            )
+            raise PlanRefusedError(said, Code.APPROVAL)

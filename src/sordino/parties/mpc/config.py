@@ -1,16 +1,12 @@
-"""`party.toml`: everything that one member decides for itself."""
+"""`party.toml`: everything that one member decides for itself, and what it refuses by it."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from sordino.accounting.codec import canonical as canonical_event
 from sordino.accounting.codec import decode
@@ -18,13 +14,24 @@ from sordino.errors import BudgetExceededError, CalibrationError, InvalidInputEr
 from sordino.execute.parties import Mode
 from sordino.ledger import Ledger
 from sordino.ledger.account import charge_of
-from sordino.parties.mpc.approval import Approvals, Rules
-from sordino.parties.mpc.charter import Charter
-from sordino.parties.mpc.links import Credentials, Limits, fingerprint_of
+from sordino.parties.mpc.charter import APPROVAL, Approvals, Charter, Rules
+from sordino.parties.mpc.keys import fingerprint_of
+from sordino.parties.mpc.links import Credentials, Limits
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import check_threshold
 from sordino.parties.mpc.transcript import read_transcript
-from sordino.parties.words import Code, PlanRefusedError, number, read_words, whole
+from sordino.parties.words import (
+    DIGEST,
+    Check,
+    Code,
+    PlanRefusedError,
+    number,
+    one_of,
+    read_toml,
+    read_words,
+    several,
+    whole,
+)
 from sordino.runs import Promise
 
 # Whom a member runs with, from its own settings: a coordinator cannot add anybody.
@@ -75,10 +82,6 @@ class Partners:
         proposers = [pinned[p] if p in pinned else pins_in(p) for p in self.proposers]
         object.__setattr__(self, "proposers", tuple(pin for pins in proposers for pin in pins))
 
-    def may_propose(self, fingerprint: str) -> bool:
-        """Tell whether plans are taken from the holder of this certificate."""
-        return fingerprint in self.proposers
-
     def may_ask(self, fingerprint: str) -> bool:
         """Tell whether the holder of this certificate may hear how a plan is going."""
         known = {pin for pins in self.members.values() for pin in pins} | set(self.proposers)
@@ -88,43 +91,43 @@ class Partners:
 def check_partners(plan: JointPlan, partners: Partners) -> None:
     """Refuse a plan of others than one's own list, or with too many who may collude."""
     check_threshold(len(plan.members), plan.share.threshold)
-    names = [m.name for m in plan.members]
-    prints = [m.fingerprint for m in plan.members]
-    if names.count(partners.name) != 1:
-        raise _refusal(f"Expected {partners.name!r} once among the plan's parties, got {names}.")
-    if len(set(names)) < len(names) or len(set(prints)) < len(prints):
-        raise _refusal("Two parties of the plan have the same name or the same certificate.")
-    if prints[names.index(partners.name)] not in partners.members[partners.name]:
-        raise _refusal(f"The plan pins another certificate for {partners.name!r} than mine.")
+    names, prints = [m.name for m in plan.members], [m.fingerprint for m in plan.members]
+    own, threshold = partners.members[partners.name], plan.share.threshold
     others = [(n, f) for n, f in zip(names, prints) if n != partners.name]
-    for name, fingerprint in others:
-        if fingerprint not in partners.members.get(name, ()):
-            raise _refusal(
-                f"{name!r} with the certificate {fingerprint[:16]}... is not in [members] of "
-                f"{partners.name!r}. Whom to run with is its own decision."
-            )
+    strangers = [(n, f) for n, f in others if f not in partners.members.get(n, ())]
     trusted = [name for name, _ in others if name in partners.trusted]
-    if len(trusted) < partners.min_trusted:
-        raise _refusal(
-            f"Expected at least {partners.min_trusted} trusted members (min_trusted), the plan has {trusted}."
-        )
-    suspects, threshold = sorted({n for n, _ in others} - set(trusted)), plan.share.threshold
-    if len(suspects) > threshold:
-        raise _refusal(
-            f"{suspects} are not trusted and may pool what they see: more than the plan's threshold of "
-            f"{threshold}."
-        )
-
-
-def _refusal(message: str) -> PlanRefusedError:
-    return PlanRefusedError(message, Code.MEMBERS)
+    suspects = sorted({name for name, _ in others} - set(trusted))
+    objections = {
+        f"Expected {partners.name!r} once among the plan's parties, got {names}.": (
+            names.count(partners.name) != 1
+        ),
+        "Two parties of the plan have the same name or the same certificate.": (
+            len(set(names)) < len(names) or len(set(prints)) < len(prints)
+        ),
+        f"The plan pins another certificate for {partners.name!r} than mine.": (
+            not any(pin in own for name, pin in zip(names, prints) if name == partners.name)
+        ),
+        **{
+            f"{name!r} with the certificate {pin[:16]}... is not in [members] of {partners.name!r}. Whom to "
+            "run with is its own decision.": True
+            for name, pin in strangers
+        },
+        f"Expected at least {partners.min_trusted} trusted members (min_trusted), the plan has {trusted}.": (
+            len(trusted) < partners.min_trusted
+        ),
+        f"{suspects} are not trusted and may pool what they see: more than the plan's threshold of "
+        f"{threshold}.": len(suspects) > threshold,
+    }
+    for said, refused in objections.items():
+        if refused:
+            raise PlanRefusedError(said, Code.MEMBERS)
 
 
 def pins_in(given: object) -> tuple[str, ...]:
     """Read one or two SHA-256 fingerprints, with or without the colons of openssl."""
     texts = given if isinstance(given, (list, tuple)) else [given]
     found = tuple(str(text).replace(":", "").lower() for text in texts)
-    if not 1 <= len(found) <= 2 or not all(re.fullmatch("[0-9a-f]{64}", pin) for pin in found):
+    if not 1 <= len(found) <= 2 or not all(re.fullmatch(DIGEST, pin) for pin in found):
         raise InvalidInputError(
             "Expected a name of [members], or the SHA-256 fingerprint of a certificate (64 hexadecimal "
             f"digits; a list of two while it is exchanged), got {str(given)[:80]!r}."
@@ -132,13 +135,13 @@ def pins_in(given: object) -> tuple[str, ...]:
     return found
 
 
-_LIMITS = {
+_POLICY: dict[str, Check] = {
     "max_epsilon": number(0.0, 1e6),
     "max_delta": number(0.0, 1.0),
     "slack_delta": number(0.0, 1.0),
     "min_parties": whole(1, 10**6),
     "min_threshold": whole(1, 10**6),
-    "modes": lambda modes: all(mode in {m.value for m in Mode} for mode in modes),
+    "modes": several(one_of(*(mode.value for mode in Mode)), len(Mode)),
 }
 
 
@@ -163,9 +166,6 @@ class Policy:
     min_threshold: int = 1
     modes: tuple[str, ...] = ("noise-inside", "secure-aggregation")
 
-    def __post_init__(self) -> None:
-        read_words("[policy]", asdict(self), _LIMITS)
-
 
 def check_plan(
     plan: JointPlan,
@@ -181,26 +181,31 @@ def check_plan(
     :func:`sordino.parties.mpc.config.check_partners`.
     """
     check_threshold(len(plan.members), plan.share.threshold)
-    _at_least("parties", len(plan.members), policy.min_parties)
-    _at_least("threshold", plan.share.threshold, policy.min_threshold)
-    if Mode.parse(plan.text["mode"]).value not in policy.modes:
+    least = {
+        "parties": (len(plan.members) - plan.share.dropouts, policy.min_parties),  # who stay at least
+        "threshold": (plan.share.threshold, policy.min_threshold),
+    }
+    for what, (value, bound) in least.items():
+        if value < bound:
+            raise PlanRefusedError(f"Expected {what} >= {bound} by the policy, the plan has {value}.")
+    if plan.text["mode"] not in policy.modes:
         raise PlanRefusedError(f"The plan's mode {plan.text['mode']!r} is not among {list(policy.modes)}.")
     event = plan.kernel_plan.event()
     if canonical_event(event) != canonical_event(decode(plan.text["noise"]["event"])):
         stated = "The event that the plan states is not the one of its task and its noise."
         raise PlanRefusedError(stated, Code.PLAN)
-    slack = plan.slack
-    if spent_slack + slack > policy.slack_delta:
-        raise PlanRefusedError(
-            f"The noise of all plans would be {spent_slack + slack:.3g} from the ideal one, above "
-            f"slack_delta = {policy.slack_delta:g}."
-        )
     try:
         promise = plan.promised(ledger, dataset_id)
     except CalibrationError as error:
         raise PlanRefusedError(f"More than what the plan claims: {error}", Code.PLAN) from None
-    _at_most("epsilon", promise.certificate.epsilon, policy.max_epsilon, "max_epsilon")
-    _at_most("delta", plan.ask.delta, policy.max_delta, "max_delta")
+    most = {
+        "max_epsilon": (promise.certificate.epsilon, policy.max_epsilon),
+        "max_delta": (plan.ask.delta, policy.max_delta),
+        "slack_delta": (spent_slack + plan.slack, policy.slack_delta),  # of the noise of all plans
+    }
+    for what, (found, limit) in most.items():
+        if not found <= limit * (1 + 1e-9):
+            raise PlanRefusedError(f"Expected at most {what} = {limit:g}, the plan makes it {found:.6g}.")
     try:
         plan.check_feasible()
     except (UnsupportedError, InvalidInputError) as error:
@@ -219,21 +224,12 @@ def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
         raise PlanRefusedError(str(error), Code.BUDGET) from None
 
 
-@dataclass(frozen=True)
-class Costs:
-    """What the runs of a member have cost so far, failed ones included: sums over its transcripts."""
-
-    epsilon: float = 0.0
-    delta: float = 0.0
-    slack: float = 0.0
-
-
-def spent_of(state: Path, besides: str = "") -> Costs:
-    """Return what the runs in a state folder cost together, but for the plan ``besides``."""
+def spent_of(state: Path, besides: str = "") -> dict[str, float]:
+    """Return the epsilon, delta and slack of a member's runs together, failed ones too, but for one plan."""
     paths = [path for path in state.glob("*/transcript.jsonl") if path.parent.name != besides]
     booked = [story.find("reserved") for story in map(read_transcript, paths) if story.is_spent]
-    names = [f.name for f in fields(Costs)]
-    return Costs(*(sum(float(line.get(name, 0.0)) for line in booked) for name in names))
+    names = ("epsilon", "delta", "slack")
+    return {name: sum(float(line.get(name, 0.0)) for line in booked) for name in names}
 
 
 def transcript_path(state: Path, plan: JointPlan) -> Path:
@@ -244,8 +240,8 @@ def transcript_path(state: Path, plan: JointPlan) -> Path:
     opened nothing and may be repeated; its transcript is kept beside the new one.
     """
     path = state / plan.digest / "transcript.jsonl"
-    story = read_transcript(path) if path.exists() else None
-    if story is not None and not (story.is_spent and story.status == "unfinished"):
+    story = read_transcript(path)
+    if story.lines and not (story.is_spent and story.status == "unfinished"):
         if story.is_spent:
             said = f"The plan {plan.digest[:12]} was run here before. Make a new plan: its nonce differs."
             raise PlanRefusedError(said, Code.SPENT)
@@ -253,27 +249,30 @@ def transcript_path(state: Path, plan: JointPlan) -> Path:
     return path
 
 
-def _at_least(what: str, value: int, bound: int) -> None:
-    if value < bound:
-        raise PlanRefusedError(f"Expected {what} >= {bound} by the policy, the plan has {value}.")
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
-def _at_most(what: str, value: float, bound: float, name: str) -> None:
-    if not value <= bound * (1 + 1e-9):
-        raise PlanRefusedError(f"Expected {what} <= {bound:g} ({name}), the plan has {value:.6g}.")
-
-
-SECTIONS: dict[str, set[str] | None] = {
-    "party": {"name", "state", "listen", "control", "proposers", "charter", "health"},
-    "tls": {"certificate", "key", "authorities"},
-    "data": {"path", "dataset"},
-    "ledger": {"path"},
-    "policy": {*_LIMITS, "trusted", "min_trusted"},
-    "limits": {"connect", "message", "work", "patience"},
-    "members": None,  # any names
-    "approval": {"persons", "two_persons_above", "days", "rule"},
+_LIST: Check = lambda value: isinstance(value, list) and all(map(_text, value))  # noqa: E731
+SECTIONS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
+    "party": (
+        dict.fromkeys(("name", "state"), _text),
+        {**dict.fromkeys(("listen", "control", "charter", "health"), _text), "proposers": _LIST},
+    ),
+    "tls": (dict.fromkeys(("certificate", "key"), _text), {"authorities": _text}),
+    "data": (dict.fromkeys(("path", "dataset"), _text), {}),
+    "ledger": ({"path": _text}, {}),
+    "policy": (
+        {"max_epsilon": _POLICY["max_epsilon"], "max_delta": _POLICY["max_delta"], "trusted": _LIST},
+        {**_POLICY, "min_trusted": whole(1, 10**6)},
+    ),
+    "limits": (
+        {},
+        {**dict.fromkeys(("connect", "message", "work"), number(1e-3, 1e6)), "patience": number(0.0, 1e6)},
+    ),
+    "approval": ({}, APPROVAL),
 }
-OPTIONAL = {"limits", "approval"}
+"""The words of each section: those that must be there, and those that may. ``[members]`` has any names."""
 
 
 @dataclass(frozen=True)
@@ -303,8 +302,7 @@ class PartyConfig:
     def check_charter(self, plan: JointPlan) -> None:
         """Refuse a plan that is not within the charter, or that names one where there is none."""
         if self.charter is not None:
-            spent = spent_of(self.state, plan.digest)
-            self.charter.check(plan, self.name, (spent.epsilon, spent.delta))
+            self.charter.check(plan, self.name, spent_of(self.state, plan.digest))
         elif "charter" in plan.text:
             raise PlanRefusedError("The plan names a charter, my settings have none.", Code.CHARTER)
 
@@ -317,94 +315,39 @@ class PartyConfig:
     @classmethod
     def load(cls, path: Path) -> PartyConfig:
         """Read and check a file."""
-        try:
-            text = tomllib.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise InvalidInputError(f"Expected a party's settings at {path}: {error}") from None
-        party, base = text.get("party", {}), path.parent
+        optional = {"members", "limits", "approval"}
+        text = read_toml("a party's settings", path, set(SECTIONS) - optional, optional)
+        for section, (required, more) in SECTIONS.items():
+            read_words(f"[{section}] of {path}", text.get(section, {}), required, more)
+        base, party, tls, policy = path.parent, text["party"], text["tls"], dict(text["policy"])
         charter = Charter.load(base / party["charter"]).require_in_force() if "charter" in party else None
+        missing = "members" not in text or "authorities" not in tls
+        if missing if charter is None else "members" in text:
+            raise InvalidInputError(
+                f"Expected [members] and authorities in [tls] of {path}, or a charter instead of both. "
+                "[members] names whom this member runs with, with the fingerprints of their certificates."
+            )
+        proposers, members = list(party.get("proposers", ())), text.get("members", {})
+        authorities, pinned = base / tls.get("authorities", ""), ""
         if charter is not None:
-            text.setdefault("members", dict(charter.pins))
-        _check_words(path, text, charter is not None)
-        data, tls = text["data"], text["tls"]
-        ledger = str(text["ledger"]["path"])
-        authorities = base / tls["authorities"] if charter is None else None
-        pinned = "" if charter is None else charter.authorities
+            authorities, pinned, members = None, charter.authorities, charter.pins
+            proposers += [name for name, row in charter.members.items() if "proposer" in row["roles"]]
         credentials = Credentials(base / tls["certificate"], base / tls["key"], authorities, pinned)
-        given = {k: v for k, v in text["policy"].items() if k not in ("trusted", "min_trusted")}
-        modes = {"modes": tuple(given["modes"])} if "modes" in given else {}
+        trust = tuple(policy.pop("trusted")), policy.pop("min_trusted", 1)
+        ledger = text["ledger"]["path"]
         return cls(
-            name=str(party["name"]),
+            name=party["name"],
             state=base / party["state"],
-            data=base / data["path"],
-            dataset=str(data["dataset"]),
+            data=base / text["data"]["path"],
+            dataset=text["data"]["dataset"],
             ledger=ledger if "://" in ledger else str(base / ledger),
-            policy=Policy(**{**given, **modes}),
-            partners=_partners(text, credentials, charter),
+            policy=Policy(**policy),
+            partners=Partners(
+                party["name"], fingerprint_of(credentials.certificate), members, *trust, tuple(proposers)
+            ),
             credentials=credentials,
             limits=Limits(**text.get("limits", {})),
-            listen=party.get("listen"),
-            control=party.get("control"),
-            health=party.get("health"),
             charter=charter,
-            rules=Rules.read(text.get("approval", {})),
+            rules=Rules(**text.get("approval", {})),
+            **{name: party[name] for name in ("listen", "control", "health") if name in party},
         )
-
-
-def _partners(text: Mapping[str, Any], credentials: Credentials, charter: Charter | None) -> Partners:
-    policy, party = text["policy"], text["party"]
-    proposers = list(party.get("proposers", ()))
-    if charter is not None:
-        if dict(text["members"]) != charter.pins:
-            raise InvalidInputError("Expected no [members] beside a charter: it names them.")
-        proposers += [name for name, row in charter.members.items() if "proposer" in row["roles"]]
-    return Partners(
-        name=str(party["name"]),
-        fingerprint=fingerprint_of(credentials.certificate),
-        members={str(name): value for name, value in text["members"].items()},
-        trusted=tuple(policy["trusted"]),
-        min_trusted=int(policy.get("min_trusted", 1)),
-        proposers=tuple(proposers),
-    )
-
-
-def _check_words(path: Path, text: Mapping[str, Any], charter: bool) -> None:
-    missing = sorted(set(SECTIONS) - set(text) - OPTIONAL)
-    unknown = sorted(set(text) - set(SECTIONS))
-    closed = {section: words for section, words in SECTIONS.items() if words is not None}
-    unknown += [f"{s}.{w}" for s, words in closed.items() for w in sorted(set(text.get(s, ())) - words)]
-    if missing or unknown:
-        raise InvalidInputError(
-            f"{path}: missing sections {missing}, unknown words {unknown}. [members] names whom this member "
-            "runs with, with the fingerprints of their certificates."
-        )
-    own_files = {"certificate", "key"} | (set() if charter else {"authorities"})
-    required: dict[str, Any] = {"party": ("name", "state"), "tls": own_files, "data": closed["data"]}
-    required |= {"ledger": ("path",), "policy": ("max_epsilon", "max_delta", "trusted")}
-    for section, words in required.items():
-        absent = sorted(w for w in words if w not in text[section])
-        if absent:
-            raise InvalidInputError(f"{path}: the section [{section}] needs {absent}.")
-
-
-def load_records(path: Path, classes: Sequence[Any] = ()) -> tuple[Any, Any]:
-    """Return a matrix and its targets: an ``.npz`` with X and y, or a CSV whose last column is y.
-
-    The last column of a CSV is text if the declared ``classes`` are texts.
-    """
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return arrays["X"], arrays.get("y")
-        if not any(isinstance(label, str) for label in classes):
-            table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
-            return table[:, :-1], table[:, -1]
-        with path.open(encoding="utf-8") as lines:
-            columns = [line.count(",") for _, line in zip(range(2), lines)][-1]
-        matrix = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, usecols=range(columns))
-        return matrix, np.loadtxt(path, delimiter=",", skiprows=1, ndmin=1, usecols=columns, dtype=str)
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
-        # Which error it was may be decided by one record, and so may its words.
-        raise InvalidInputError(
-            f"Expected an .npz with X and y, or a CSV with a header, at {path}."
-        ) from None

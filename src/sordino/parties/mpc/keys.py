@@ -81,3 +81,11 @@ def has_signed(certificate: str, message: bytes, signature: str) -> bool:
 def fingerprint(certificate: str) -> str:
     """Return the SHA-256 of a certificate (PEM), which plans, settings and charters pin."""
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.strip())).hexdigest()
+
+
+def fingerprint_of(path: Path) -> str:
+    """Return the fingerprint of the certificate in a file."""
+    try:
+        return fingerprint(path.read_text("ascii"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"Expected a PEM certificate at {path}: {type(error).__name__}.") from None

@@ -14,6 +14,13 @@ polynomials, so the answer is the same numbers and tells nothing new, and a memb
 the run. If nobody did, no honest member has sent a share: ``threshold`` members hold too few to know anything
 of the answer, and it is computed afresh, with new noise. A member can lie about its own state only: it can
 end the run, but honest members who wrote *opening* never compute that answer again.
+
+**Members may leave** where the plan says how many. Who is lost for longer than patience is dropped for good.
+A release that was not opening is computed afresh among those who stay, one that was is opened from the kept
+shares, of which any ``threshold + 1`` are enough. A share is sent when *all* who are there have said that
+they wrote *opening*. Those who stay are s of m members with ``2 s > m + t``: two such groups have an honest
+member in common, who is in one at a time, so groups follow each other and shrink; and all honest members of a
+later one wrote *opening* before a share was sent. No answer is computed again after a share of it has left.
 """
 
 from __future__ import annotations
@@ -23,8 +30,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,21 +108,25 @@ class Lasting:
 
     Parameters
     ----------
-    connect : returns an engine that is connected with everybody.
+    connect : returns an engine that is connected with everybody but those who have left, given by name.
     meet : agrees with everybody on the plan and on what was opened so far, and returns how far each one is.
     ahead : draws noise for the first coordinates, before anything is booked or a record is asked.
     transcript : of this run.
     left : how many numbers the plan has counted; delta was paid for so many.
     patience : seconds to wait for a member that is gone.
+    records : the public number of records of each member, by name.
+    dropouts : how many members may leave without stopping the run.
     """
 
-    connect: Callable[[], ShamirEngine]
+    connect: Callable[[set[str]], ShamirEngine]
     meet: Callable[[ShamirEngine, dict[str, Any]], list[dict[str, Any]]]
     ahead: Callable[[ShamirEngine], None]
     transcript: Transcript
     left: int
     patience: float
     say: Callable[[str], None]
+    records: Mapping[str, int] = field(default_factory=dict)
+    dropouts: int = 0
     engine: ShamirEngine | None = None
     number: int = 0
     bytes_sent: int = 0
@@ -139,10 +150,13 @@ class Lasting:
             answer = self.kept.answer(number)
             assert answer is not None
             self.transcript.write("release", opened=digest_of(answer))
-        engine = self.engine = self.connect()
+        gone = sorted(x["member"] for x in self._story.lines if x["kind"] == "dropped")
+        engine = self.engine = self.connect(set(gone))
         done = self.kept.count
         sent = any(x["kind"] == "opening" and x["number"] == done for x in self._story.lines)
-        heard = self.meet(engine, {"done": done, "sent": sent})
+        heard = self.meet(engine, {"done": done, "sent": sent, **({"gone": gone} if gone else {})})
+        if any(said.get("gone", []) != gone for said in heard):
+            raise PartyLostError("Members do not agree yet on who has left.")
         counts = [n for n in (said.get("done") for said in heard) if type(n) is int and n >= 0]
         if len(counts) < len(heard) or max(counts) > min(counts) + 1:
             raise PartyError("The members do not agree on how many answers were opened. The run is over.")
@@ -168,12 +182,19 @@ class Lasting:
                 self.wait(error)
         if found.size != values.size:
             raise PartyError("A kept answer has another length than its release. The run is over.")
-        return found.reshape(values.shape)
+        kept = [x["members"] for x in self._story.lines if x["kind"] == "kept" and x["number"] == number]
+        if not kept:
+            return found.reshape(values.shape)
+        # Those who had left did not contribute: what is left stands for all records.
+        whole, part = sum(self.records.values()), sum(self.records[name] for name in kept[-1])
+        return found.reshape(values.shape) * (whole / part)
 
     def wait(self, error: PartyLostError) -> None:
-        """Meet the others again, as long as patience allows."""
+        """Meet the others again, as long as patience allows, or without one who is lost, if the plan does."""
         until = time.monotonic() + self.patience
-        while time.monotonic() < until:
+        while True:
+            if time.monotonic() >= until:
+                until = self._drop(error) + self.patience
             self.say(f"{error} Waiting for it.")
             self.close()
             time.sleep(PAUSE)
@@ -181,25 +202,43 @@ class Lasting:
                 return self.start()
             except PartyLostError as again:
                 error = again
-        raise PartyError(str(error), error.party)
+
+    def _drop(self, error: PartyLostError) -> float:
+        """Go on without a lost member for good, or end the run; return the time."""
+        gone = [x["member"] for x in self._story.lines if x["kind"] == "dropped"]
+        if error.party not in self.records or error.party in gone or len(gone) >= self.dropouts:
+            raise PartyError(str(error), error.party)
+        self.transcript.write("dropped", durable=True, member=error.party)
+        self.say(f"{error.party} has left. The run goes on without it.")
+        return time.monotonic()
 
     def _release(self, number: int, values: Ints, draw: Draw) -> None:
         engine = self.connected
         require_near(engine, *self._ask, f"Agreeing on release {number}")
+        if self.dropouts:  # of the members of the plan, those who are here
+            live = [point - 1 for point in engine.points]
+            draw = replace(draw, reaches=tuple(draw.reaches[i] for i in live), party=engine.index)
         shares = engine.secret_sum(values, draw)
         self.kept.keep("shares", number, draw.field_bits, shares)
         self.kept.forget_shares(number)
-        said = b"kept %d" % number
+        if self.dropouts:
+            self.transcript.write("kept", number=number, members=[m.name for m in engine.members])
+        self._agree(b"kept %d" % number)
+        self._open(number)
+
+    def _agree(self, said: bytes) -> None:
+        engine = self.connected
         for member, raw in zip(engine.members, engine.exchange(said, "Keeping shares")):
             if raw != said:
                 raise PartyError(f"{member.name} is at another release.", member.name)
-        self._open(number)
 
     def _open(self, number: int) -> None:
         found = self.kept.shares(number)
         if found is None:
             raise PartyError(f"Answer {number} may be open, and its shares are not here. The run is over.")
         self.transcript.write("opening", durable=True, number=number)
+        if self.dropouts:  # whoever stays, an honest one of them has written it before a share is sent
+            self._agree(b"opening %d" % number)
         bits, shares = found
         opened = self.connected.open(shares, bits)
         before = self.kept.answer(number)

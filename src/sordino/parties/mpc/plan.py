@@ -47,7 +47,10 @@ _MEMBER = {
     "records": words.whole(0, words.LARGEST),  # none: a helper, who computes along and holds no data
     "fingerprint": words.matching("[0-9a-f]{64}"),
 }
-_CHARTER = {"charter": words.matching("[0-9a-f]{64}")}  # the digest of what all members signed
+_OPTIONAL = {
+    "charter": words.matching("[0-9a-f]{64}"),  # the digest of what all members signed
+    "dropouts": words.whole(1, MAX_MEMBERS),  # how many may leave without stopping the run
+}
 _CONTROL = {"control": words.matching(_HOST + r":[0-9]{1,5}")}
 _BUDGET = {
     "epsilon": words.number(1e-9, MAX_EPSILON),
@@ -95,7 +98,8 @@ class JointPlan:
     @cached_property
     def share(self) -> NoiseShare:
         """How the noise is made."""
-        return NoiseShare(Mode.parse(self.text["mode"]), len(self.members), int(self.text["threshold"]))
+        counts = len(self.members), int(self.text["threshold"]), int(self.text.get("dropouts", 0))
+        return NoiseShare(Mode(self.text["mode"]), *counts)
 
     @property
     def ask(self) -> Ask:
@@ -170,19 +174,22 @@ class JointPlan:
         """Read a document; what it says is not believed but checked by each party."""
         try:
             text = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InvalidInputError(f"Expected a plan at {path}: {type(error).__name__}.") from None
         return cls.read(text)
 
     @classmethod
     def read(cls, text: Any) -> JointPlan:
         """Take a document that is plain data."""
-        words.read_words("a plan", text, _PLAN, _CHARTER)
+        words.read_words("a plan", text, _PLAN, _OPTIONAL)
         for row in text["members"]:
             words.read_words("a member of the plan", row, _MEMBER, _CONTROL)
         words.read_words("the budget of the plan", text["budget"], _BUDGET)
         words.read_words("the noise of the plan", text["noise"], _NOISE)
-        found = cls(json.loads(canonical(text)))  # a copy: what was checked cannot change any more
+        try:
+            found = cls(json.loads(canonical(text)))  # a copy: what was checked cannot change any more
+        except ValueError:
+            raise InvalidInputError("Expected finite numbers in a plan, got infinity or NaN.") from None
         if not 1 <= sum(found.records) <= words.LARGEST:
             raise InvalidInputError(f"Expected 1 to 2^53 records in a plan, got {sum(found.records)}.")
         return found
@@ -210,12 +217,13 @@ def make_plan(
     *,
     threshold: int = 1,
     mode: str = "noise-inside",
-    charter: str | None = None,
+    **optional: Any,
 ) -> JointPlan:
     """Calibrate a task for a consortium.
 
     The noise is the smallest with which the whole run is (epsilon, delta)-DP towards every coalition of
     ``threshold`` parties and everybody outside; see :func:`noise_slack` for the part of delta it costs.
+    ``charter`` and ``dropouts`` are the optional words of a plan.
     """
     noise = NoiseSource.from_os()
     nonce = "".join(f"{word:016x}" for word in noise.integers(2**62, 2))
@@ -229,7 +237,7 @@ def make_plan(
         "task": task,
         "budget": budget,
         "noise": {},
-        **({} if charter is None else {"charter": charter}),
+        **optional,
     }
     bare = {**text, "noise": {"multipliers": {}, "event": {}, "slack": 0.0}}
     try:
@@ -282,6 +290,7 @@ def in_words(plan: JointPlan) -> list[str]:
         *members,
         f"Under the charter {text['charter']}." if "charter" in text else "Under no charter.",
         f"If more than {threshold} of them pool what they see, they learn more than the opened answers.",
+        f"The run goes on if {plan.share.dropouts} of them leave it, without their records.",
         "Task:",
         *(f"  {shown(k)[1:-1]} = {shown(v)}" for k, v in sorted(facts.items())),
         *(f"  {fact}" for fact in plan.task.public),

@@ -38,6 +38,8 @@ class ShamirEngine:
     credentials : for mutual TLS; None only for tests on one machine.
     limits : time-outs.
     listen : the address to listen on, where it is not the public one.
+    points : where the polynomials of shares are evaluated for each member: its place among all members of the
+        plan, from 1 on, whoever of them has left.
 
     **Privacy.** At most ``threshold`` members collude; these may deviate as they like and are found out
     before anything is opened (:mod:`sordino.execute.parties.law`). Only noised sums are opened.
@@ -51,8 +53,10 @@ class ShamirEngine:
         credentials: Credentials | None,
         limits: Limits | None = None,
         listen: str | None = None,
+        points: tuple[int, ...] = (),
     ) -> None:
         check_threshold(len(members), threshold)
+        self.points = points or tuple(range(1, len(members) + 1))
         self.members, self.index, self.threshold = tuple(members), index, threshold
         self.limits = limits or Limits()
         self._loop = asyncio.new_event_loop()
@@ -193,7 +197,7 @@ class Shamir:
         count = len(self._engine.members)
         dealers = [(self._engine.turn + k) % count for k in range(2 * self._engine.threshold + 1)]
         dealt = await self._deal(product, dealers)
-        return self.field.combine({peer + 1: values for peer, values in sorted(dealt.items())})
+        return self.field.combine({self._engine.points[peer]: dealt[peer] for peer in sorted(dealt)})
 
     async def _deal(self, secrets: Residues, dealers: Any) -> dict[int, Residues]:
         """Split this member's secrets among all, and return one's own shares of every dealer's, by index."""
@@ -208,7 +212,7 @@ class Shamir:
 
     def split(self, secrets: Residues) -> list[Residues]:
         engine = self._engine
-        return self.field.split(secrets, engine.threshold, len(engine.members), self._noise)
+        return self.field.split(secrets, engine.threshold, engine.points, self._noise)
 
     def dumps(self, shares: Residues) -> bytes:
         return self.field.dumps(shares)
@@ -241,7 +245,7 @@ class Shamir:
     async def reveal(self, secret: Residues) -> Residues:
         engine = self._engine
         received = await engine.tell_all(self.dumps(secret.reshape(-1)))
-        shares = {peer + 1: self._read(raw, peer, secret.size) for peer, raw in enumerate(received)}
+        shares = {engine.points[p]: self._read(raw, p, secret.size) for p, raw in enumerate(received)}
         quorum = dict(list(shares.items())[: engine.threshold + 1])
         for point in list(shares)[engine.threshold + 1 :]:  # all lie on one polynomial of that degree
             if not np.array_equal(self.field.combine(quorum, point), shares[point]):

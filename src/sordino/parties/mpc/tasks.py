@@ -22,57 +22,34 @@ from sordino.estimators.pca import PCA
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.engine import quantise
-from sordino.kernel import Curator, Full, Norm, Plan, Relation, Release, public_generator
+from sordino.kernel import Curator, Full, Plan, Release, public_generator
 from sordino.kernel.arrays import Floats
 from sordino.kernel.query import Parts, RecordSums
 from sordino.parties import words
-from sordino.problems.losses import LOSSES, Loss
+from sordino.problems.losses import LOSSES
 from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.problem import Problem
 from sordino.runs import Task
 from sordino.solvers import capabilities_of
 from sordino.values import LARGEST, SMALLEST
 
-# MPC Out P: every party's certified minimiser, averaged with weights ``n_j / n``, and noise once
-
 
 @dataclass(frozen=True)
-class WeightedMinimiser:
+class WeightedMinimiser(CertifiedMinimiser):
     r"""``sum_j (n_j / n) theta_j`` with ``theta_j`` the certified minimiser of party j on ``n_j`` records.
 
     One record moves one ``theta_j`` by ``c C / (n_j lam) + 2 g_j / lam`` with ``g_j`` the certified gradient
     norm, hence the average by ``c C / (n lam) + 2 max_j (n_j g_j) / (n lam)``: the size of the smallest party
-    does not matter. (An unweighted average would move by ``c C / (m min n_j lam)``, never less.)
+    does not matter, and the bound is that of one party with all records, for ``n_j g_j`` grows with ``n_j``.
+    (An unweighted average would move by ``c C / (m min n_j lam)``, never less.)
 
     **Privacy.** Sensitivity in L2 as above; the numbers ``n_j`` are public.
 
     References: Wang 2021, section 6 (whose noise is calibrated to the L1 norm with an L2 bound).
     """
 
-    loss: Loss
-    clip: float
-    strength: float
-    population: int
-    shape: tuple[int, ...]
-    row_bound: float
-
     needs: ClassVar[tuple[type, ...]] = (Parts, RecordSums)
-    norm = Norm.L2
     adds_up: ClassVar[bool] = True  # the parties' weighted minimisers do, by definition
-
-    def local(self, records: int) -> CertifiedMinimiser:
-        """Return the query of one party."""
-        return CertifiedMinimiser(self.loss, self.clip, self.strength, records, self.shape, self.row_bound)
-
-    def contribution(self, params: Any = None) -> float:
-        """Return the bound when a record is added or removed."""
-        return self.sensitivity(Relation.ADD_REMOVE, params)
-
-    def sensitivity(self, relation: Relation, params: Any = None) -> float:
-        """Return the bound, which does not depend on how the records are spread."""
-        exact = relation.contributions * self.clip / (self.population * self.strength)
-        # n_j g_j grows with n_j: the worst party is one that holds everything.
-        return exact + 2 * self.local(self.population).tolerance / self.strength
 
     def error(self, params: Any, count: int) -> float:
         """Return the rounding of the weighted point, at most ``count`` contributions from zero."""
@@ -81,20 +58,20 @@ class WeightedMinimiser:
     def evaluate(self, records: Any, params: Any = None) -> Floats:
         if not records.count:
             return np.zeros(self.shape)
-        return self.local(records.count).evaluate(records) * (records.count / self.population)
+        found = CertifiedMinimiser.evaluate(replace(self, population=records.count), records)
+        return found * (records.count / self.population)
 
 
 @dataclass(frozen=True)
 class OutputPerturbation:
-    """One release of the weighted minimiser; its proof needs a curvature of the intercept, too."""
+    """MPC Out P: one release of the weighted minimiser; its proof needs a curvature of the intercept, too."""
 
     clip: float
     strength: float
 
     def plan(self, problem: Problem) -> Plan:
-        shape = (problem.loss, self.clip, self.strength, problem.population, problem.shape, problem.row_bound)
-        release = Release(WeightedMinimiser(*shape), problem.gaussian(), Full(), mean=False)
-        return problem.planned(minimiser=release)
+        query = WeightedMinimiser.of(problem, self.clip, self.strength)
+        return problem.planned(minimiser=Release(query, problem.gaussian(), Full(), mean=False))
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         yield curator.release("minimiser")
@@ -144,24 +121,6 @@ _PARAMS: dict[str, words.Check] = {
 _DECLARED = ("classes", "data_norm", "target_bound")
 _TASK = {"estimator": words.one_of(*ESTIMATORS), "features": words.whole(1, MAX_FEATURES)}
 _TASK_OPTIONAL = {"params": words.mapping, "method": words.one_of("output")}
-# The words of plans of format 2, which named a kind of task, and the parameters that some of them stand for.
-_KIND = {"kind": words.one_of("gradient", "output", "pca"), "features": _TASK["features"]}
-_KIND_OPTIONAL = {
-    **{name: _PARAMS[name] for name in ("center", "classes", "data_norm", "solver", "target_bound")},
-    "components": _PARAMS["n_components"],
-    "intercept": _WEIGHT,
-    "loss": words.one_of(*LOSSES),
-    "options": words.mapping,
-    "outputs": words.whole(1, 1000),
-    "ridge": _WEIGHT,
-    "seed": _PARAMS["random_state"],
-}
-_RENAMED = {
-    "ridge": "alpha",
-    "oversampling": "n_oversamples",
-    "components": "n_components",
-    "seed": "random_state",
-}
 
 
 def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[Any, Task]:
@@ -180,7 +139,6 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
         if open_facts:
             raise InvalidInputError(f"Expected {open_facts} among the parameters: members declare them.")
         task: Task = model.joint_task(population, text["features"])
-        return model, _by_output(task) if text.get("method") == "output" else task
     except (TypeError, ValueError, ArithmeticError) as error:
         if isinstance(error, SordinoError):
             raise
@@ -188,33 +146,43 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
         raise InvalidInputError(
             f"Expected parameters that {text['estimator']} takes: {type(error).__name__}."
         ) from None
-
-
-def _by_output(task: Task) -> Task:
-    """Return the same task by MPC Out P: one release of what members have minimised."""
-    problem, clip = task.setting, getattr(task.solver, "clip", None)
+    if text.get("method") != "output":
+        return model, task
+    problem = task.setting
     if not problem.ridge > 0:
         raise InvalidInputError(f"Expected alpha > 0 for output perturbation, got {problem.ridge}.")
-    return replace(task, solver=OutputPerturbation(clip or problem.gradient_bound, problem.ridge))
+    clip = getattr(task.solver, "clip", None) or problem.gradient_bound
+    return model, replace(task, solver=OutputPerturbation(clip, problem.ridge))
+
+
+# Plans of format 2 named a kind of task, a loss and options; these words stand for parameters.
+_KIND = {"kind": words.one_of("gradient", "output", "pca"), "features": _TASK["features"]}
+_RENAMED = {
+    "ridge": "alpha",
+    "oversampling": "n_oversamples",
+    "components": "n_components",
+    "seed": "random_state",
+}
+_KIND_OPTIONAL = {
+    **{name: _PARAMS[name] for name in ("center", "classes", "data_norm", "solver", "target_bound")},
+    **{old: _PARAMS[new] for old, new in _RENAMED.items() if old != "oversampling"},
+    "intercept": _WEIGHT,
+    "loss": words.one_of(*LOSSES),
+    "options": words.mapping,
+    "outputs": words.whole(1, 1000),
+}
 
 
 def in_estimator_words(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task of format 2 (a kind, a loss and options) as an estimator and its parameters."""
+    """Return a task of format 2 as an estimator and its parameters."""
     old = words.read_words("the task", text, _KIND, _KIND_OPTIONAL)
-    kind, options = old.pop("kind"), old.pop("options", {})
-    found: dict[str, Any] = {"features": old.pop("features")}
+    kind, features, options = old.pop("kind"), old.pop("features"), old.pop("options", {})
     intercept, outputs, loss = old.pop("intercept", 0.0), old.pop("outputs", 1), old.pop("loss", "")
-    params: dict[str, Any] = {
-        "data_norm": 1.0,
-        "random_state": 0,
-        "solver": "power" if kind == "pca" else "ight",
-    } | old
-    shared = {name: value for name, value in options.items() if name in {**_PARAMS, **_RENAMED}}
-    extra = {name: value for name, value in options.items() if name not in shared}
-    params |= shared
-    params = {_RENAMED.get(name, name): value for name, value in params.items()}
+    usual = {"data_norm": 1.0, "random_state": 0, "solver": "power" if kind == "pca" else "ight"}
+    extra = {name: options.pop(name) for name in set(options) - {*_PARAMS, *_RENAMED}}
+    params = {_RENAMED.get(name, name): value for name, value in {**usual, **old, **options}.items()}
     if kind == "pca":
-        return {"estimator": "PCA", **found, "params": params}
+        return {"estimator": "PCA", "features": features, "params": params}
     if loss not in LOSSES or intercept not in (0.0, 0.25 * params["data_norm"]):
         raise InvalidInputError(
             f"Expected a loss in {sorted(LOSSES)} and an intercept of 0 or a quarter of data_norm."
@@ -223,16 +191,16 @@ def in_estimator_words(text: Mapping[str, Any]) -> dict[str, Any]:
     targets = LOSSES[loss].targets
     labels = {"signs": [-1, 1], "labels": list(range(outputs))}.get(targets)
     params = ({"target_bound": 1.0, "loss": loss} if labels is None else {"classes": labels}) | params
-    classes = len(params.get("classes", ()))
-    if not {"signs": (classes, outputs) == (2, 1), "labels": classes > 1 and outputs in (1, classes)}.get(
-        targets, (classes, outputs) == (0, 1)
-    ):
+    count = len(params.get("classes", ()))
+    right = {"signs": (count, outputs) == (2, 1), "labels": count > 1 and outputs in (1, count)}
+    if not right.get(targets, (count, outputs) == (0, 1)):
         raise InvalidInputError(
-            f"Expected other classes for the loss {loss!r}, got {classes}: classes = [0, 1]."
+            f"Expected other classes for the loss {loss!r}, got {count}: classes = [0, 1]."
         )
     sparse = "Sparse" if capabilities_of(params["solver"]).sparse else ""
-    found["estimator"] = f"{sparse}{'Linear' if labels is None else 'Logistic'}Regression"
-    return {**found, "params": params, **({"method": "output"} if kind == "output" else {})}
+    made = f"{sparse}{'Linear' if labels is None else 'Logistic'}Regression"
+    found = {"estimator": made, "features": features, "params": params}
+    return {**found, "method": "output"} if kind == "output" else found
 
 
 # Processor time of a member for one coordinate (python -m benchmarks.parties wire).

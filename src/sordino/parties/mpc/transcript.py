@@ -58,7 +58,7 @@ class Transcript:
     def __init__(self, path: Path) -> None:
         self.path = path
         private_folder(path.parent)
-        story = read_transcript(path) if path.exists() else Story(())
+        story = read_transcript(path)
         self._file = open_private(path, "ab")
         self._file.truncate(story.length)
         self._last = story.head
@@ -122,10 +122,13 @@ class Story:
 
 
 def read_transcript(path: Path) -> Story:
-    """Read a transcript and check its chain of hashes; a torn last line of a crash is left out."""
+    """Read a transcript and check its chain of hashes; a torn last line of a crash is left out.
+
+    A file that is not there yet is a story without lines.
+    """
     previous, lines, length = "0" * 64, [], 0
     try:
-        raw = path.read_bytes().split(b"\n")
+        raw = path.read_bytes().split(b"\n") if path.exists() else [b""]
     except OSError as error:
         raise InvalidInputError(f"Expected a transcript at {path}: {type(error).__name__}.") from None
     for number, text in enumerate(raw[:-1], start=1):

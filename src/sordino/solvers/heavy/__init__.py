@@ -4,29 +4,3 @@ References: Tao, Wu, Cheng, Wang, "Private Stochastic Convex Optimization and Sp
 Heavy-tailed Data Revisited" (2022): Algorithms 1 (truncated mean), 2 (DP-SCO), 3 (median of means),
 4 (peeling) and 5 (sparse optimisation).
 """
-
-from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling
-from sordino.solvers.heavy.location import RobustEstimate
-from sordino.solvers.heavy.mean import RobustMean
-from sordino.solvers.heavy.moments import (
-    BoundedCovariance,
-    BoundedMean,
-    BoundedVariance,
-    RobustCovariance,
-    RobustVariance,
-)
-from sordino.solvers.heavy.ranks import RankQuantiles
-
-__all__ = [
-    "BoundedCovariance",
-    "BoundedMean",
-    "BoundedVariance",
-    "HeavyTailedSparse",
-    "ProjectedGradient",
-    "RankQuantiles",
-    "RobustCovariance",
-    "RobustEstimate",
-    "RobustMean",
-    "RobustVariance",
-    "Scaling",
-]

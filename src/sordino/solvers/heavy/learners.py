@@ -23,7 +23,7 @@ from sordino.kernel import (
     Release,
 )
 from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.kernel.query import RowBlocks, summation_error
+from sordino.kernel.query import PartedRows, summation_error
 from sordino.problems.losses import IDENTITY, Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
@@ -484,7 +484,7 @@ class GradientStep(FromSum, ClippedSum):
     jointly and that is less. ``records`` is a public constant.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
+    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     loss: Loss
     records: float
@@ -516,7 +516,7 @@ class GradientStep(FromSum, ClippedSum):
         added = corner * ridge * float(np.abs(point.w).max(initial=0.0))
         return summation_error(count, self.contribution(params)) + 16 * 2.0**-53 * added
 
-    def summed(self, records: RowBlocks, params: Step) -> Floats:
+    def summed(self, records: PartedRows, params: Step) -> Floats:
         return RobustGradient(self.loss, self.truncation).evaluate(records, params.point)
 
     def finished(self, total: Floats, params: Step) -> Floats:

@@ -15,6 +15,7 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import Ball, GramMatrix, GramTriangle, PcaProblem, RowMoments, SquaredColumns
 from sordino.solvers.base import Capabilities, Options
 from sordino.solvers.pca.spectrum import (
+    AGAIN,
     SHARE,
     Location,
     Principal,
@@ -52,6 +53,7 @@ class Gauss:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the second moments, once", reads=(), paper="Analyze Gauss", page="../pca"
     )
+    asked: ClassVar[str] = "gram"
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: Options) -> Gauss:
@@ -63,22 +65,29 @@ class Gauss:
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
+        matrix = {self.asked: self._asked(problem)}
+        return problem.planned(**moments_release(problem), **matrix, **spectrum_release(problem))
+
+    def _asked(self, problem: PcaProblem) -> Release:
         noise = problem.symmetric(weight_of_rest(problem, last=True))
-        gram = Release(GramMatrix(problem.data_norm), noise, Full())
-        return problem.planned(**moments_release(problem), gram=gram, **spectrum_release(problem))
+        return Release(GramMatrix(problem.data_norm), noise, Full())
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        d = problem.features
-        place = locate(curator, problem, noise_level(curator, "gram", problem, d))
-        matrix = curator.release("gram", place.ball)
-        std = noise_std(curator, "gram", place.ball) / problem.population
-        yield measured(curator, problem, principal_of(matrix, std, place, problem))
+        place = locate(curator, problem, noise_level(curator, self.asked, problem, problem.features))
+        answer = curator.release(self.asked, place.ball)
+        std = noise_std(curator, self.asked, place.ball) / problem.population
+        found = principal_of(*self._read(answer, std, problem.features), place, problem)
+        yield measured(curator, problem, found, place)
+
+    def _read(self, answer: Floats, std: float, features: int) -> tuple[Floats, float]:
+        """Return the noisy matrix and the standard deviation of its diagonal, as symmetric noise has it."""
+        return answer, std
 
 
 def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
     """Return the axes of a noisy second moment about ``place.mean``; ``std`` is that of its diagonal."""
     d, k = problem.features, problem.components
-    factor, moved = place.unclipped(float(np.trace(matrix)), std * math.sqrt(d), problem)
+    factor, moved, hides = place.unclipped(float(np.trace(matrix)), std * math.sqrt(d), problem)
     matrix, std = factor * matrix, factor * std
     if not problem.center:
         matrix = place.with_mean(matrix)
@@ -86,16 +95,18 @@ def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProble
     total = float(np.trace(matrix)) if place.total is None else place.total
     variances, doubt = place.real(*captured_variance(noisy, std, k))
     doubt, total = np.hypot(doubt, moved * variances), max(total, 1e-300)
+    if not problem.center:  # the error of the mean counts along it
+        doubt = np.hypot(doubt, 2.0 * np.abs(axes @ place.mean) * math.sqrt(place.stray / d))
     variances, doubt = filled(variances, total, d), shared(doubt, d)
-    edge = strength(std, d)
-    return Principal(axes, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray)
+    edge, stated = strength(std, d), np.hypot(doubt, hides)
+    return Principal(axes, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
 
 
 # ----------------------------------------- The textbook's independent entries, and MOD-SULQ's noise on them
 
 
 @dataclass(frozen=True)
-class ModSulq:
+class ModSulq(Gauss):
     r"""Eigenvectors of ``A`` plus a symmetric matrix with independent N(0, s^2) on and above the diagonal.
 
     **Privacy.** One Gaussian release of the upper triangle. It has the sensitivity of the whole matrix
@@ -107,30 +118,16 @@ class ModSulq:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the second moments, with independent noise", reads=(), paper="MOD-SuLQ", page="../pca"
     )
+    asked: ClassVar[str] = "triangle"
 
-    @classmethod
-    def configured(cls, problem: PcaProblem, options: Options) -> ModSulq:
-        Gauss.configured(problem, options)
-        return cls()
-
-    def plan(self, problem: PcaProblem) -> Plan:
+    def _asked(self, problem: PcaProblem) -> Release:
         noise = problem.gaussian(weight_of_rest(problem, last=True))
-        triangle = Release(GramTriangle(problem.data_norm), noise, Full())
-        return problem.planned(**moments_release(problem), triangle=triangle, **spectrum_release(problem))
+        return Release(GramTriangle(problem.data_norm), noise, Full())
 
-    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = locate(curator, problem, noise_level(curator, "triangle", problem, problem.features))
-        entries = curator.release("triangle", place.ball)
-        std = noise_std(curator, "triangle", place.ball) / problem.population
-        found = principal_of(symmetric(entries, problem.features), std * np.sqrt(2), place, problem)
-        yield measured(curator, problem, found)
-
-
-def symmetric(entries: Floats, features: int) -> Floats:
-    """Return the symmetric matrix with these entries on and above its diagonal."""
-    out = np.zeros((features, features))
-    out[np.triu_indices(features)] = entries
-    return out + np.triu(out, 1).T
+    def _read(self, answer: Floats, std: float, features: int) -> tuple[Floats, float]:
+        out = np.zeros((features, features))
+        out[np.triu_indices(features)] = answer
+        return out + np.triu(out, 1).T, std * np.sqrt(2)
 
 
 # ---------------------------- Screening: find the columns that matter first, then release their matrix only
@@ -186,7 +183,7 @@ class Screen:
         found = principal_of(
             curator.release("gram", ball), noise_std(curator, "gram", ball) / n, place, small
         )
-        found = measured(curator, small, found, columns)
+        found = measured(curator, small, found, place, columns)
         yield widened(found, columns, problem, max(whole - kept, 0.0) + found.total)
 
     def _chosen(self, squares: Floats, std: float, least: int) -> Ints:
@@ -213,7 +210,8 @@ def widened(found: Principal, columns: Ints, problem: PcaProblem, total: float) 
 class Pooled:
     """Released sums over the chunks so far; all of it is public.
 
-    ``moments`` sums ``(x, w ||x||^2 / R)``, ``matrix`` sums ``x x^T``, each with the variance of its noise.
+    ``moments`` sums ``(x, w ||x||^2 / R)``, ``matrix`` sums ``x x^T``, each with the variance of its noise;
+    ``radius`` is the least at which rows were clipped.
     """
 
     count: int
@@ -221,6 +219,7 @@ class Pooled:
     matrix: Floats
     moments_variance: float = 0.0
     matrix_variance: float = 0.0
+    radius: float = math.inf
 
     @classmethod
     def empty(cls, features: int) -> Pooled:
@@ -243,7 +242,7 @@ class StreamGauss:
 
     def plan(self, problem: PcaProblem) -> Plan:
         chunks, norm = Disjoint(self.parts), problem.data_norm
-        noise = problem.gaussian(1 / math.sqrt(SHARE))
+        noise = problem.gaussian(1 / math.sqrt(SHARE + AGAIN))
         moments = Release(RowMoments(norm), noise, chunks, self.parts, mean=False)
         matrix_noise = problem.symmetric(weight_of_rest(problem))
         gram = Release(GramMatrix(norm), matrix_noise, chunks, self.parts, mean=False)
@@ -269,6 +268,7 @@ class StreamGauss:
             pooled,
             matrix=pooled.matrix + curator.release("gram", place.ball) + shift,
             matrix_variance=pooled.matrix_variance + noise_std(curator, "gram", place.ball) ** 2,
+            radius=min(pooled.radius, place.ball.radius),
         )
 
     def _place(self, curator: Curator, problem: PcaProblem, pooled: Pooled, size: int) -> Location:
@@ -281,6 +281,7 @@ class StreamGauss:
         n, mean = pooled.count, pooled.moments[:-1] / pooled.count
         std = math.sqrt(pooled.moments_variance) / n
         place = location_from(problem, pooled.moments / n, std, 0.0)
+        place = replace(place, ball=replace(place.ball, radius=min(place.ball.radius, pooled.radius)))
         # The same noise is in the mean and in the matrix: taking the mean out takes most of it out.
         matrix = pooled.matrix / n - np.outer(mean, mean)
         return principal_of(matrix, math.sqrt(pooled.matrix_variance) / n, place, problem)

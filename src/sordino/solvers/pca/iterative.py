@@ -35,7 +35,7 @@ from sordino.solvers.pca.spectrum import (
 # --------------------- What the iterations share: products about the mean, and the variances that they tell
 
 _FOLLOW = {"n_oversamples": Option(20, 0)}
-SHARE = 10  # a mini-batch is this part of the records
+BATCH = 10  # a mini-batch is this part of the records
 
 
 def _followed(problem: PcaProblem, own: dict[str, Any]) -> int:
@@ -56,7 +56,7 @@ class Products:
     ----------
     place : where rows are measured.
     problem : what is public.
-    factor, moved : see :meth:`Location.unclipped`.
+    factor, moved, hides : see :meth:`Location.unclipped`.
     unit : one over the unit of a step, the largest singular value of a product so far: the leading eigenvalue
         where the data speak and the size of the noise where they do not. The same step is short against
         noise and does not vanish without it, whatever the scale of the rows. In a paper's plan, which
@@ -67,6 +67,7 @@ class Products:
     problem: PcaProblem
     factor: float = 1.0
     moved: float = 0.0
+    hides: float = 0.0
     unit: float = 0.0
 
     def first(self, basis: Floats, answer: Floats, std: float) -> Products:
@@ -77,8 +78,8 @@ class Products:
         squares = (d / p) ** 2 * (float(np.square(inner).sum()) - (p * std) ** 2) - trace**2 / p
         missed = math.sqrt(2 * max(squares, 0.0) * (1 / p - 1 / d))  # the more, the fewer axes there are
         off = math.hypot(d / math.sqrt(p) * std, max(DIRECTIONS * trace, missed))
-        factor, moved = self.place.unclipped(trace, off, self.problem)
-        return replace(self, factor=factor, moved=moved)
+        factor, moved, hides = self.place.unclipped(trace, off, self.problem)
+        return replace(self, factor=factor, moved=moved, hides=hides)
 
     def about(self, basis: Floats, answer: Floats) -> Floats:
         """Return the product with rows of full length, about the mean or about zero."""
@@ -104,7 +105,8 @@ class Products:
         total = max(place.total or float(variances.sum()), 1e-300)
         variances = filled(variances, total, self.problem.features)
         rows, edge = fix_signs(np.ascontiguousarray(axes[:, :k].T)), strength(std, len(inner))
-        return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray)
+        stated = np.hypot(doubt, self.hides)
+        return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
 
 
 @dataclass(frozen=True)
@@ -187,9 +189,9 @@ class Power:
             products = products.first(basis, answer, std) if t == 0 else products
             answer = products.about(basis, answer)
             memory = self.momentum * memory + answer
-            turned = np.linalg.svd(memory, full_matrices=False)[0]
+            turned = fix_signs(np.linalg.svd(memory, full_matrices=False)[0].T).T
             found = products.principal(basis.T @ answer, turned, std)
-            yield found if t + 1 < self.steps else measured(curator, problem, found)
+            yield found if t + 1 < self.steps else measured(curator, problem, found, place)
             memory, basis = memory @ (basis.T @ turned), turned
 
 
@@ -227,9 +229,9 @@ class Spca:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: Options) -> Spca:
-        sampling = problem.minibatches(options.batch(problem, SHARE))
+        sampling = problem.minibatches(options.batch(problem, BATCH))
         step, own = options.step_size or STEP, options.read(cls.capabilities)
-        return cls(_followed(problem, own), options.passes(EPOCHS, problem, SHARE), step, sampling)
+        return cls(_followed(problem, own), options.passes(EPOCHS, problem, BATCH), step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
         query = GramProduct(problem.data_norm)
@@ -330,7 +332,7 @@ class Vrpca:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: Options) -> Vrpca:
-        sampling = problem.minibatches(options.batch(problem, SHARE))
+        sampling = problem.minibatches(options.batch(problem, BATCH))
         step, own = options.step_size or VRPCA_STEP, options.read(cls.capabilities)
         return cls(_followed(problem, own), options.steps(VRPCA_EPOCHS), INNER, step, sampling)
 

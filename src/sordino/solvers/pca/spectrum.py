@@ -28,11 +28,12 @@ class Principal:
     variances : the variance that each axis captures, with the known noise taken out.
     noisy : the eigenvalues before that.
     noise : the standard deviation of the noise in one eigenvalue.
-    doubt : the standard deviation of each of the variances: noise, and what clipping may have moved.
+    doubt : the standard deviation of each of the variances: noise, and what clipping usually moves.
     edge : the largest eigenvalue that the noise alone would show.
     total : the total variance.
     mean : the released mean, zero when nothing was released.
     stray : the expected squared distance of that mean from the true one: variances about it hold it too.
+    stated : ``doubt``, and what clipping may have hidden of each axis whatever the law of the rows.
     """
 
     axes: Floats
@@ -44,6 +45,7 @@ class Principal:
     total: float
     mean: Floats
     stray: float = 0.0
+    stated: Floats | float = 0.0
 
     def to_dense(self) -> Floats:
         """Return all numbers of the result in one vector."""
@@ -64,7 +66,7 @@ class Principal:
             "noise_variance": left * unbiased / (d - count) if count < d else 0.0,
             "total_variance": self.total * unbiased,
             "noisy_eigenvalues": self.noisy * unbiased,
-            "eigenvalue_noise": self.doubt * unbiased,
+            "eigenvalue_noise": np.maximum(self.doubt, self.stated) * unbiased,
             "noise_edge": self.edge * unbiased,
         }
 
@@ -179,12 +181,15 @@ def strength(std: float, features: int) -> float:
 
 # ---------- Where the data lie and how far they spread: a cheap first release that makes all others sharper
 
-# The part of the squared privacy loss that the mean gets. Where rows lie far from zero for their spread, the
-# error of the mean shows as an axis of its own, which .1 does not pay for; digits and a9a lose .001 by it.
-SHARE = 0.15
+# The parts of the squared privacy loss for the mean and the mean squared norm of whole rows, and for those of
+# rows in a ball about that mean. Where rows lie far from zero for their spread, the error of the first mean
+# is larger than all variances, and only the second one finds where they are.
+SHARE, AGAIN = 0.11, 0.04
+# Rows in the ball that lie so many times closer than its radius asks are measured in a smaller ball.
+CLOSER = 1.5
 # The part of it that the last question gets, of the variances of whole rows along the axes: less for fewer
 # records, which it could tell nothing.
-SPECTRUM_SHARE, SPECTRUM_RECORDS = 0.05, 6000.0
+SPECTRUM_SHARE, SPECTRUM_RECORDS = 0.05, 2500.0
 SPECTRUM_LEAST = 1e-6  # a smaller share tells nothing
 # Rows are clipped a little below their root mean square distance s while the noise is strong, and later
 # at ``s (LEVEL / level)^(1/6)``, where ``level`` is the spectral norm of the noise over the squared radius.
@@ -204,7 +209,8 @@ class Location:
 
     ``total`` is None when nothing was released about it. ``stray`` is the expected squared distance of the
     released from the true mean: a second moment about the former shows that much along an axis of its own.
-    ``heard`` is the standard deviation of the noise in the total: below it, nothing is heard.
+    ``heard`` is the standard deviation of the noise in the total of whole rows: below it, nothing is heard.
+    ``whole`` is the mean of whole rows as it was released, with the standard deviation of each entry.
     """
 
     mean: Floats
@@ -212,30 +218,39 @@ class Location:
     total: float | None
     stray: float = 0.0
     heard: float = 0.0
+    whole: tuple[Floats, float] | None = None
 
-    def unclipped(self, trace: float, std: float, problem: PcaProblem) -> tuple[float, float]:
-        """Return by what the variances were shortened with the rows, and how far that is in doubt.
+    def unclipped(self, trace: float, std: float, problem: PcaProblem) -> tuple[float, float, float]:
+        """Return by what the variances were shortened with the rows, how far that is in doubt, what may hide.
 
         The released total over a noisy ``trace`` of the clipped rows is that factor, if all axes lost alike;
-        they lose about as much, within ``UNEVEN`` of it. As far as the trace drowns, ``USUAL`` stands in.
+        they usually lose about as much, within ``UNEVEN`` of it. As far as the trace drowns, ``USUAL`` stands
+        in. Rows of some laws lie along one axis alone, which then lost all that the trace lacks, known
+        as far as the total is heard: two of the third number hold it.
         """
         if self.total is None or self.ball.radius >= self.bound(problem):
-            return 1.0, 0.0
+            return 1.0, 0.0, 0.0
         wanted = self.total - (0.0 if problem.center else float(self.mean @ self.mean))
-        known = 1.0 / (1.0 + min(std / (USUAL * max(wanted, 1e-300)), 1e9) ** 2)
+        wanted = max(wanted, 1e-300)
+        known = 1.0 / (1.0 + min(std / (USUAL * wanted), 1e9) ** 2)
         factor = min(max(wanted / trace, 1.0), 2.0) if trace > 0 else 2.0
         factor = known * factor + (1 - known) * (1 + USUAL)
         left = USUAL * math.sqrt(1 - known)  # the deviation of a value of which so much is known
-        return factor, math.hypot(UNEVEN * (factor - 1) + left, self.heard / self.total)
+        lost = max(wanted - trace, 0.0) / 2.0 + math.hypot(std, self.heard)
+        return factor, math.hypot(UNEVEN * (factor - 1) + left, min(self.heard / wanted, 1.0)), lost
 
     def real(self, variances: Floats, doubt: Floats) -> tuple[Floats, Floats]:
-        """Return the variances without the stray one, and the doubt with it: any axis may have it."""
+        """Return the variances without the stray one, and the doubt with it: any axis may have it.
+
+        Where the mean strays half as far as rows vary, no axis is told from its error.
+        """
         share = min(self.stray / max(float(variances.sum()), 1e-300), 1.0)
+        share = max(share, min(2.0 * self.stray / (self.total or math.inf), 1.0) ** 2)
         return (1 - share) * variances, np.hypot(doubt, np.minimum(self.stray, variances))
 
     def bound(self, problem: PcaProblem) -> float:
         """Return the largest distance of a row from the mean."""
-        return problem.data_norm + float(np.linalg.norm(self.mean))
+        return _bound(problem, self.mean)
 
     def with_mean(self, product: Floats, block: Floats | None = None) -> Floats:
         """Add ``m m^T`` (times a block) to a second moment about m: it becomes one about zero."""
@@ -247,14 +262,17 @@ def moments_release(problem: PcaProblem) -> dict[str, Release]:
     """Return the first release of an adaptive plan, or nothing."""
     if not problem.adaptive:
         return {}
-    noise = problem.gaussian(1 / math.sqrt(SHARE))
-    return {"moments": Release(RowMoments(problem.data_norm), noise, Full())}
+    whole, near = (problem.gaussian(1 / math.sqrt(share)) for share in (SHARE, AGAIN))
+    return {
+        "moments": Release(RowMoments(problem.data_norm, 1.0), whole, Full()),
+        "again": Release(RowMoments(problem.data_norm), near, Full()),
+    }
 
 
 def weight_of_rest(problem: PcaProblem, times: int = 1, last: bool = False) -> float:
     """Return the relative noise of ``times`` releases that share what the mean (and the last one) leaves."""
-    taken = SHARE + (spectrum_share(problem) if last else 0.0)
-    return math.sqrt(times / (1 - taken if problem.adaptive else 1.0))
+    others = SHARE + AGAIN + (spectrum_share(problem) if last else 0.0)
+    return math.sqrt(times / (1 - others if problem.adaptive else 1.0))
 
 
 def spectrum_share(problem: PcaProblem) -> float:
@@ -273,41 +291,77 @@ def spectrum_release(problem: PcaProblem) -> dict[str, Release]:
 
 
 def locate(curator: Curator, problem: PcaProblem, level: float) -> Location:
-    r"""Release the mean m and the mean squared norm q; choose the ball from them.
+    r"""Release the mean m and the mean squared norm q; choose the ball from them, and look again inside it.
 
     The mean is shrunk by the positive-part James-Stein factor ``a`` for its known noise. With ``s`` the
     squared length of the true mean, rows are at mean squared distance ``q - a s`` from ``a m``: often far
     below the squared row bound, and clipping them there divides the noise of all later releases by as much.
 
-    **Privacy.** One release; the rest is post-processing.
+    **Privacy.** Two releases; the rest is post-processing.
     """
     if not problem.adaptive:
         return Location(np.zeros(problem.features), Ball(problem.data_norm), None)
     std = noise_std(curator, "moments") / problem.population
-    return location_from(problem, curator.release("moments"), std, level)
+    place = location_from(problem, curator.release("moments"), std, level, weight=1.0)
+    std = noise_std(curator, "again", place.ball) / problem.population
+    return location_near(problem, place, curator.release("again", place.ball), std, level)
 
 
-def location_from(problem: PcaProblem, answer: Floats, std: float, level: float) -> Location:
-    """Return the location that a released mean, with noise ``std`` on each entry, tells."""
-    mean, square = RowMoments(problem.data_norm).read(answer)
+def location_from(
+    problem: PcaProblem, answer: Floats, std: float, level: float, weight: float = 0.5
+) -> Location:
+    """Return the location that a released mean of whole rows, with noise ``std`` on each entry, tells."""
+    query = RowMoments(problem.data_norm, weight)
+    whole, square = query.read(answer)
+    mean, signal, shrink, moved = _shrink(whole, std)
+    # Squares and the length of the mean are noisy, both in proportion to the declared bound.
+    heard = min(math.hypot(query.square_noise(std), moved), problem.data_norm**2)
+    total = max(square - (signal if problem.center else 0.0), 0.0)
+    spread = max(square - shrink * signal, heard, (0.05 * problem.data_norm) ** 2)
+    ball = Ball(_radius(problem, mean, spread, level), mean)
+    stray = shrink * mean.size * std**2
+    return Location(mean, ball, max(total, 1e-12 * problem.data_norm**2), stray, heard, (whole, std))
+
+
+def location_near(problem: PcaProblem, first: Location, answer: Floats, std: float, level: float) -> Location:
+    """Return the location that the moments of rows in the ball of a first one tell.
+
+    Nothing says that the rows beyond that ball are few, so the total is theirs as far as it is heard.
+    """
+    query, ball = RowMoments(problem.data_norm), first.ball
+    shift, square = query.read(answer, ball)
+    _, signal, shrink, moved = _shrink(shift, std)
+    own = shift.size * std**2
+    kept = max(shrink, first.stray / (first.stray + own)) if own > 0 else 1.0  # of what the first one missed
+    mean, noise = first.mean + kept * shift, math.hypot(query.square_noise(std, ball), moved)
+    inside = max(square - signal, noise, 1e-12 * ball.radius**2)
+    radius = _radius(problem, mean, CLOSER**2 * inside, level)
+    near = replace(ball, radius=min(ball.radius, radius) if level > 0 else radius, center=mean)
+    about = 0.0 if problem.center else float(mean @ mean)
+    beyond = max((first.total or 0.0) - about - inside, 0.0)
+    beyond *= beyond**2 / max(beyond**2 + first.heard**2, 1e-300)
+    return replace(first, mean=mean, ball=near, total=inside + beyond + about, stray=kept * own)
+
+
+def _shrink(mean: Floats, std: float) -> tuple[Floats, float, float, float]:
+    """Return a noisy mean, shrunk; the squared length of the true one; the factor; the length's deviation."""
     length = float(mean @ mean)
     signal = max(length - mean.size * std**2, 0.0)
     shrink = signal / length if length else 0.0
-    mean, spread = shrink * mean, square - shrink * signal
-    heard = min(RowMoments(problem.data_norm).square_noise(std), problem.data_norm**2)
-    total = max(square - (signal if problem.center else 0.0), heard, 1e-12 * problem.data_norm**2)
-    spread = max(spread, heard, (0.05 * problem.data_norm) ** 2)
-    ball, stray = _ball(problem, mean, spread, level), shrink * mean.size * std**2
-    return Location(mean, ball, total, stray, heard)
+    return shrink * mean, signal, shrink, 2.0 * std * math.sqrt(signal)
 
 
-def _ball(problem: PcaProblem, mean: Floats, spread: float, level: float) -> Ball:
-    bound = problem.data_norm + float(np.linalg.norm(mean))  # no clipped row is further away
+def _bound(problem: PcaProblem, mean: Floats) -> float:
+    return problem.data_norm + float(np.linalg.norm(mean))  # no clipped row is further away
+
+
+def _radius(problem: PcaProblem, mean: Floats, spread: float, level: float) -> float:
+    """Return how far a row may be from the mean, for a mean squared distance and a level of noise."""
     if level <= 0:
-        return Ball(bound, mean)
+        return _bound(problem, mean)
     afforded = math.sqrt(AFFORDED / (math.sqrt(problem.features) * level))
     length = max(SHORTEST, (LEVEL / level) ** (1 / MOMENTS), afforded)
-    return Ball(min(bound, math.sqrt(spread) * length), mean)
+    return min(_bound(problem, mean), math.sqrt(spread) * length)
 
 
 def noise_std(curator: Curator, name: str, params: Any = None) -> float:
@@ -350,44 +404,52 @@ def automatic(features: int, sparse: bool = False, noisy: bool = True) -> str:
 # ---------------------- The last question of a PCA: how much whole rows vary along the axes that were found
 
 # Deviations of both by which the variances of clipped and of whole rows may differ by chance, and from which
-# on those of clipped rows do not count.
-AGREE, APART = 1.5, 3.0
+# on those of clipped rows do not count: the farthest of ten axes is 2.5 away by chance in one of ten fits.
+AGREE, APART = 2.5, 4.0
 # Noise of more than this part of the total variance leaves nothing to combine.
-LOUD = 0.1
+LOUD = 0.3
 
 
 def measured(
-    curator: Curator, problem: PcaProblem, found: Principal, columns: Ints | None = None
+    curator: Curator, problem: PcaProblem, found: Principal, place: Location, columns: Ints | None = None
 ) -> Principal:
     r"""Return the axes with variances of rows that nothing but ``data_norm`` has clipped.
 
     The axes come from rows clipped at their spread, and clipping takes more from some axes than from others,
-    by an amount that no number of records makes smaller. ``mean_i (v_j . (x_i - m))^2`` at the declared bound
+    by an amount that no number of records makes smaller. ``mean_i (v_j . x_i)^2 - (v_j . m)^2`` of whole rows
     is free of that, and its noise is independent of the axes. Both are combined by their deviations; where
     they contradict each other the plain one counts. A plan without the question leaves all as it is.
 
-    **Privacy.** One Gaussian release; a row adds at most ``(R + ||m||)^2`` to all variances together.
+    **Privacy.** One Gaussian release; a row adds at most ``R^2`` to all variances together.
     """
-    if "spectrum" not in curator.plan.releases:
+    if "spectrum" not in curator.plan.releases or place.whole is None:
         return found
-    bound = problem.data_norm + float(np.linalg.norm(found.mean))
-    ball = Ball(bound, found.mean, columns) if problem.center else Ball(problem.data_norm, None, columns)
-    params, n = (found.axes.T, ball), problem.population
-    plain, std = curator.release("spectrum", params), noise_std(curator, "spectrum", params) / n
-    if std > LOUD * found.total:  # it tells nothing
-        return found
-    plain = plain * (1.0 - min(found.stray / max(float(plain.sum()), 1e-300), 1.0) * problem.center)
+    params = (found.axes.T, Ball(problem.data_norm, None, columns))
+    plain = curator.release("spectrum", params)
+    std = np.full(plain.shape, noise_std(curator, "spectrum", params) / problem.population)
+    if problem.center:
+        mean, noise = found.axes @ place.whole[0], place.whole[1]
+        plain, std = plain - mean**2 + noise**2, np.sqrt(std**2 + (2.0 * mean * noise) ** 2 + 2.0 * noise**4)
     distance = np.abs(plain - found.variances)
+    loud = std > LOUD * found.total  # it tells nothing of such values
     apart = distance / np.maximum(np.hypot(found.doubt, std), 1e-300)
     # An axis that clipping has shortened for certain says that the others were not: all of them are in doubt.
-    uneven = np.where(apart > APART, distance / np.maximum(plain, found.variances + 1e-300), 0.0).max()
+    uneven = np.where(
+        (apart > APART) & ~loud, distance / np.maximum(plain, found.variances + 1e-300), 0.0
+    ).max()
     doubt = np.hypot(found.doubt, uneven * found.variances)
     both = np.hypot(doubt, std)
     share = np.divide(np.square(doubt), np.square(both), out=np.ones_like(both), where=both > 0)
-    weight = np.maximum(share, np.clip((apart - AGREE) / (APART - AGREE), 0.0, 1.0))
+    weight = np.where(loud, 0.0, np.maximum(share, np.clip((apart - AGREE) / (APART - AGREE), 0.0, 1.0)))
     values = np.maximum(found.variances + weight * (plain - found.variances), 0.0)
     values = np.asarray(isotonic_regression(values, increasing=False).x)
-    doubt = np.maximum(doubt, np.where(apart > 1.0, distance, 0.0))
+    doubt = np.maximum(doubt, np.where((apart > 1.0) & ~loud, distance, 0.0))
     doubt = np.hypot((1.0 - weight) * doubt, weight * std)
-    total = max(found.total, min(float(values.sum()), found.total + 2.0 * std))  # it is as noisy as they are
-    return replace(found, variances=filled(values, total, problem.features), doubt=doubt, total=total)
+    # The clipped answer is off by what it may hide, or by its distance from the plain one and by its noise.
+    stated = np.hypot((1.0 - weight) * found.stated, weight * std)
+    stated = np.minimum(stated, np.hypot((1.0 - weight) * distance, std))
+    total = max(
+        found.total, min(float(values.sum()), found.total + 2.0 * float(std[0]))
+    )  # as noisy as they are
+    values = filled(values, total, problem.features)
+    return replace(found, variances=values, doubt=doubt, total=total, stated=stated)
