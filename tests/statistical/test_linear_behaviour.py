@@ -55,7 +55,7 @@ def test_the_slope_of_few_records_gets_a_larger_share_of_the_budget():
         found = LogisticRegression(epsilon, 1e-6, data_norm=2.0).fit(X[:n], y[:n]).privacy_.releases
         return {r.name: r.noise_multiplier / r.times**0.5 for r in found}
 
-    for n, epsilon, share in ((400, 1.0, 0.10), (1000, 2.0, 0.08), (1000, 8.0, 0.04)):
+    for n, epsilon, share in ((400, 1.0, 0.10), (1000, 2.0, 0.08), (1000, 8.0, 0.06)):
         multipliers = noise(n, epsilon)
         total = sum(m**-2.0 for m in multipliers.values())
         assert multipliers["length"] ** -2.0 / total == pytest.approx(share, rel=0.02)
@@ -64,7 +64,7 @@ def test_the_slope_of_few_records_gets_a_larger_share_of_the_budget():
 def test_the_slope_of_several_classes_with_few_records_gets_more_but_at_most_a_twentieth():
     public, X = rows(1000, 5, 3)
     y = public.integers(0, 3, 1000)
-    for epsilon, share in ((1.0, 0.05), (8.0, 0.04)):
+    for epsilon, share in ((1.0, 0.05), (8.0, 0.05)):
         releases = LogisticRegression(epsilon, 1e-6, data_norm=2.0).fit(X, y).privacy_.releases
         sizes = {r.name: r.times / r.noise_multiplier**2.0 for r in releases}
         assert sizes["length"] / sum(sizes.values()) == pytest.approx(share, rel=0.02)
