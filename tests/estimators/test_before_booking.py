@@ -2,25 +2,11 @@
 
 import numpy as np
 import pytest
+from tests.runs.helpers import CountingLedger
 
 import sordino
 
 X = np.random.default_rng(0).normal(size=(60, 3))
-
-
-class Spy:
-    """A ledger that counts bookings."""
-
-    booked = 0
-
-    def reserve(self, *_, **__):
-        self.booked += 1
-        return self
-
-    def settle(self, *_):
-        """Do nothing."""
-
-    fail = settle
 
 
 def test_a_mean_with_secure_noise_learns_its_centre():
@@ -34,7 +20,7 @@ def test_exact_noise_for_groups_is_drawn():
 
 
 def test_bounds_that_no_arithmetic_survives_are_refused_before_the_budget_is_booked():
-    spy = Spy()
+    spy = CountingLedger()
     with pytest.raises(ValueError, match="Expected data_norm in"):
         sordino.LinearRegression(data_norm=5e-324, ledger=spy, dataset_id="ward").fit(X, X[:, 0])
     assert spy.booked == 0

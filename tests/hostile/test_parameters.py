@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.runs.helpers import CountingLedger
 
 import sordino
 from sordino.errors import (
@@ -56,23 +57,6 @@ TARGETS = {
 STATISTICS = {"mean": {}, "variance": {}, "covariance": {}, "quantiles": {"q": 0.5}}
 
 
-class Spy:
-    """A ledger that counts bookings."""
-
-    def __init__(self):
-        self.booked = 0
-
-    def reserve(self, *_, **__):
-        self.booked += 1
-        return self
-
-    def settle(self, *_):
-        """Do nothing."""
-
-    def fail(self, *_):
-        """Do nothing."""
-
-
 def parameters_of(made):
     left_out = ("x", "ledger", "dataset_id", "random_state", "verbose")
     return [name for name in inspect.signature(made).parameters if name not in left_out]
@@ -95,7 +79,7 @@ def run(name, parameters):
 @pytest.mark.parametrize(("name", "parameter"), CASES)
 def test_an_extreme_parameter_is_refused_before_anything_is_booked_or_fits(name, parameter):
     for kind, value in EXTREMES.items():
-        spy = Spy()
+        spy = CountingLedger()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for allowed in (UndeclaredBoundWarning, PrivacyWarning, NotPrivateWarning, DivergenceWarning):
@@ -129,7 +113,7 @@ def test_a_hard_combination_is_refused_before_anything_is_booked_or_fits(solver,
         **{"data_norm": 1.0, "target_bound": 1.0, "solver": solver, **HARD[hard]}
     )
     for extra in ({}, {"groups": np.arange(40) // 2}, {"sample_weight": np.full(40, 0.5)}):
-        spy = Spy()
+        spy = CountingLedger()
         model.set_params(ledger=spy, dataset_id="ward", weight_bound=1.0)
         try:
             model.fit(X, NUMBERS, **extra)

@@ -8,9 +8,7 @@ from tests.hostile.contributions import Case, climb
 from tests.hostile.queries import CASES, SQUARED, W
 
 from sordino.execute import csr
-from sordino.kernel import clip, pull
-from sordino.kernel.clip import arrays as factors
-from sordino.kernel.clip import arrays as norms
+from sordino.kernel import clip, query
 from sordino.problems import queries as glm
 from sordino.problems.queries import GlmGradient
 
@@ -46,16 +44,15 @@ def test_claim_14_comes_back_when_flags_are_believed(monkeypatch):
 
 
 def test_a_clip_that_forgets_its_rounding_is_found(monkeypatch):
-    monkeypatch.setattr(factors, "limit", lambda bound, length=0: bound)
-    monkeypatch.setattr(pull, "limit", lambda bound: bound)
-    monkeypatch.setattr(norms, "limit", lambda bound, length=0: bound)
-    monkeypatch.setattr(norms, "slack", lambda length: 0.0)
-    monkeypatch.setattr(norms, "above", lambda values, length: values)
+    monkeypatch.setattr(clip, "limit", lambda bound, length=0: bound)
+    monkeypatch.setattr(query, "limit", lambda bound: bound)
+    monkeypatch.setattr(clip, "slack", lambda length: 0.0)
+    monkeypatch.setattr(clip, "above", lambda values, length: values)
     found(named("squared, rows as they are"), "dense")
 
 
 def test_a_mapped_row_that_forgets_its_shift_is_found(monkeypatch):
-    plain = norms.centred_norms
+    plain = clip.centred_norms
     without = lambda m, f, shift, w, rows=None, spread=1.0: plain(m, f, 0 * shift, w, rows, spread)  # noqa: E731
     monkeypatch.setattr(clip, "centred_norms", without)
     found(named("affine without intercept"), "dense")
@@ -68,14 +65,14 @@ def test_persons_clipped_record_by_record_are_found(monkeypatch):
 
 
 def test_tiny_products_that_lose_their_digits_are_found(monkeypatch):
-    monkeypatch.setattr(factors, "TINY", 0.0)
+    monkeypatch.setattr(clip, "TINY", 0.0)
     monkeypatch.setattr(glm, "compiled_form", lambda loss: None)  # what is compiled cannot be changed
     for name in ("clipped", "times_factor", "_clip_each", "_products", "_factors"):
-        monkeypatch.setattr(factors, name, getattr(factors, name).py_func)
+        monkeypatch.setattr(clip, name, getattr(clip, name).py_func)
     found(Case("tiny clip", GlmGradient(SQUARED, 1e-12), 0 * W[:4]), "dense")
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_one_pass_with_another_limit_is_found(monkeypatch, kind):
-    monkeypatch.setattr(pull, "limit", lambda bound: bound * (1.0 + 1e-9))
+    monkeypatch.setattr(query, "limit", lambda bound: bound * (1.0 + 1e-9))
     found(named("affine without intercept"), kind)

@@ -616,7 +616,7 @@ class GroupBy:
         **Privacy.** One Gaussian release of counts and one of a tree of counts per group.
         """
         terms, wanted = _terms(epsilon, delta, options), check_probabilities(q)
-        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
+        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
         own = {"probabilities": tuple(wanted.tolist()), "depth": depth}
         table = self._release_table("quantile", "cell-quantiles", terms, x, bounds, **own)
         return _spread(table, wanted, np.ndim(q) == 0)

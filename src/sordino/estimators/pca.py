@@ -209,7 +209,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         X, groups = self._tabled_features(X, groups)
         X = check_data(self, X, ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
-        X = in_public_order(X, self.random_state) if self.solver == "oja" and groups is None else X
+        X = in_public_order(X, self.random_state) if str(self.solver) == "oja" and groups is None else X
         rows = executor_of(X, None, declared_bound(self, "data_norm"))
         rows = rows if groups is None else SharedExecutor(rows, groups)
         ask, unit = self._ask(rows.population), "record" if groups is None else "person"

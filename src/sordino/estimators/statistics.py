@@ -404,7 +404,7 @@ def quantiles(
         sample,
         probabilities=tuple(wanted.tolist()),
         bounds=check_bounds(bounds),
-        depth=check_count("resolution", resolution, 2, 20, "It is the depth of the tree."),
+        depth=check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 14,
         confidence=check_share("confidence", confidence),
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)

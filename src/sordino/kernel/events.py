@@ -189,7 +189,8 @@ class Listed:
     positions: Rows | range = field(repr=False, default=None)
 
     def rows(self, count: int) -> Rows:
-        return np.asarray(self.positions) if isinstance(self.positions, range) else self.positions
+        listed = self.positions
+        return np.asarray(listed, dtype=np.int64) if isinstance(listed, range) else listed
 
 
 @dataclass(frozen=True)
