@@ -31,9 +31,9 @@ def _five(tmp_path, **more):
     ("stage", "count"),
     [
         pytest.param("asking", 1, marks=pytest.mark.long),
-        ("kept", 2),
-        ("opening", 2),
-        pytest.param("release", 2, marks=pytest.mark.long),
+        pytest.param("kept", 2, marks=pytest.mark.long),
+        pytest.param("opening", 2, marks=pytest.mark.long),
+        ("release", 2),
         pytest.param("finished", 1, marks=pytest.mark.long),
     ],
 )
@@ -49,19 +49,12 @@ def test_who_leaves_does_not_stop_the_others_wherever_it_is(tmp_path, stage, cou
         assert stories[i].status == "settled"
         assert [x["member"] for x in stories[i].lines if x["kind"] == "dropped"] == ["east"]
         assert five.history(i)[0].status.value == "settled"
+        if (
+            stage == "release"
+        ):  # its share of an answer was sent: the others open the same shares, not new ones
+            assert [x["number"] for x in stories[i].lines if x["kind"] == "kept"] == [0, 1, 2]
     models = [sordino.load(five.state(i) / "model.sordino").coef_ for i in (0, 1, 2, 4)]
     assert all(np.array_equal(models[0], other) for other in models[1:])
-
-
-def test_no_answer_is_computed_twice_after_a_share_of_it_left(tmp_path):
-    """The one who leaves has sent its share of an answer; the others open the same shares, not new ones."""
-    five = _five(tmp_path)
-    leaves = [sabotage.at("release", sabotage.kill, 2) if i == 3 else None for i in range(5)]
-    codes, said = five.run(sabotage=leaves, limit=120)
-    assert codes[3] < 0, said
-    for i in (0, 1, 2, 4):
-        kept = [x["number"] for x in five.story(i).lines if x["kind"] == "kept"]
-        assert kept == [0, 1, 2]
 
 
 def test_one_more_than_declared_ends_the_run_and_stays_spent(tmp_path):
