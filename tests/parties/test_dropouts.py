@@ -49,9 +49,7 @@ def test_who_leaves_does_not_stop_the_others_wherever_it_is(tmp_path, stage, cou
         assert stories[i].status == "settled"
         assert [x["member"] for x in stories[i].lines if x["kind"] == "dropped"] == ["east"]
         assert five.history(i)[0].status.value == "settled"
-        if (
-            stage == "release"
-        ):  # its share was sent: the others open the same shares, not new ones
+        if stage == "release":  # its share was sent: the others open the same shares, not new ones
             assert [x["number"] for x in stories[i].lines if x["kind"] == "kept"] == [0, 1, 2]
     models = [sordino.load(five.state(i) / "model.sordino").coef_ for i in (0, 1, 2, 4)]
     assert all(np.array_equal(models[0], other) for other in models[1:])
