@@ -11,6 +11,7 @@ compiler is tried as in a long training; `first_s` is the time from `fit` to the
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import time
@@ -139,15 +140,24 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def peak(device: torch.device) -> float:
-    """Return the memory that the process had from the device, what was recorded included."""
-    return torch.cuda.max_memory_reserved() / 2**30 if device.type == "cuda" else float("nan")
+def held(device: torch.device) -> float:
+    """Return the memory that the process has from the device after what was before is given back."""
+    gc.collect()
+    if device.type != "cuda":
+        return float("nan")
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved() / 2**30
+
+
+def peak(device: torch.device, before: float) -> float:
+    """Return the memory that the process has had from the device since, what was recorded included."""
+    return torch.cuda.max_memory_reserved() / 2**30 - before if device.type == "cuda" else before
 
 
 def plain(task, batch: int, precision, device, repeats: int, compiled: bool) -> dict:
     """Return median milliseconds and memory of a plain step."""
     model, x, y, loss, key = task
-    x, y = x[:batch], y[:batch]
+    before, x, y = held(device), x[:batch], y[:batch]
     optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
     forward, times = torch.compile(model) if compiled else model, []
     for turn in range(repeats + 3):
@@ -161,13 +171,13 @@ def plain(task, batch: int, precision, device, repeats: int, compiled: bool) -> 
         optimizer.step()
         wait(device)
         times.append(1e3 * (time.perf_counter() - begin))
-    return {"ms": statistics.median(times[3:]), "gib": peak(device)}
+    return {"ms": statistics.median(times[3:]), "gib": peak(device, before)}
 
 
 def private(task, batch: int, precision, device, repeats: int, settings: dict) -> dict:
     """Return median milliseconds of a step of `Trainer.fit`, the time to the first, and memory."""
     model, x, y, loss, key = task
-    marks = [time.perf_counter()]
+    before, marks = held(device), [time.perf_counter()]
 
     def note(step):
         wait(device)
@@ -186,7 +196,7 @@ def private(task, batch: int, precision, device, repeats: int, settings: dict) -
     times = [1e3 * (b - a) for a, b in pairwise(marks[4:])]
     words = [note for note in trained.privacy.notes if "gradients" in note or "compiled" in note]
     slow = [str(one.message)[:160] for one in said if "Slow" in one.category.__name__]
-    found = {"ms": statistics.median(times), "gib": peak(device), "first_s": marks[1] - marks[0]}
+    found = {"ms": statistics.median(times), "gib": peak(device, before), "first_s": marks[1] - marks[0]}
     return {**found, "notes": words + slow}
 
 
@@ -206,8 +216,6 @@ def measure(name: str, precision, device, args) -> dict:
             row[way] = ways[way](task_of(name, 16 * args.batch, device, args.tiny))
         except Exception as error:  # one way that fails must not lose the others
             row[way] = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
     best = min(
         (row[way]["ms"] for way in ("plain", "plain compiled") if "ms" in row.get(way, {})), default=0.0
     )

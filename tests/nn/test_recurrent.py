@@ -10,6 +10,7 @@ from sordino.nn import Trainer
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import GhostEngine
 from sordino.nn.network import Network
+from sordino.nn.recurrent import by_rule
 
 torch.set_num_threads(1)
 DEVICES = [
@@ -60,6 +61,24 @@ class Cells(nn.Module):
         return self.head(state[0] if isinstance(state, tuple) else state)
 
 
+class Packed(nn.Module):
+    """Records of their own lengths, packed; a head that sees outputs at all places and the last states."""
+
+    def __init__(self, kind, options):
+        super().__init__()
+        self.words, self.layer = nn.Embedding(11, 6), kind(6, 5, batch_first=True, **options)
+        self.head = nn.Linear(15 * (1 + self.layer.bidirectional), 3)
+
+    def forward(self, x):
+        lengths = (x > 3).sum(1).clamp(min=1).cpu()
+        rows = nn.utils.rnn.pack_padded_sequence(self.words(x), lengths, True, enforce_sorted=False)
+        packed, last = self.layer(rows)
+        out, _ = nn.utils.rnn.pad_packed_sequence(packed, True, total_length=x.shape[1])
+        last = sum(last) if isinstance(last, tuple) else last
+        ends = last[-1 - self.layer.bidirectional :].transpose(0, 1).flatten(1)
+        return self.head(torch.cat([out.sum(1), out.amax(1), ends], 1))
+
+
 def rows_alone(network, vector, x, y):
     leaf = vector.clone().requires_grad_()
     losses = [network.loss_of_one(leaf, a, b) for a, b in zip(x, y, strict=True)]
@@ -89,6 +108,27 @@ def checked(model, device):
 def test_gradients_of_records_are_those_of_records_alone(name, started, device):
     torch.manual_seed(0)
     checked(Reader(*LAYERS[name], started), device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_packed_sequences_have_rules_and_each_record_its_own_length(kind, options, device):
+    torch.manual_seed(0)
+    model = Packed(kind, options)
+    checked(model, device)
+    assert "forward" not in vars(model.layer)
+
+
+def test_a_packed_sequence_that_starts_at_given_states_is_torchs_own():
+    torch.manual_seed(0)
+    layer, start = nn.LSTM(6, 5, bidirectional=True), (torch.randn(2, 4, 5), torch.randn(2, 4, 5))
+    rows = nn.utils.rnn.pack_padded_sequence(torch.randn(7, 4, 6), [3, 7, 1, 5], enforce_sorted=False)
+    want = layer(rows, start)
+    with by_rule(layer)():
+        got = layer(rows, start)
+    for a, b in zip((got[0].data, *got[1]), (want[0].data, *want[1]), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -401,6 +401,7 @@ _RULES: dict[tuple[str, int], tuple[str, Rule]] = {
     ("MulBackward0", 1): ("self", lambda seen: _same(seen, seen.kept.self)),
     ("DivBackward0", 0): ("other", _div),
     ("DivBackward0", 1): ("self other", _div),
+    ("PreluKernelBackward0", 1): ("self", lambda seen: _same(seen, seen.kept.self.clamp(max=0))),
     ("ExpandBackward0", 0): ("", lambda seen: _same(seen, None)),
     ("RepeatBackward0", 0): (
         "",
@@ -428,5 +429,5 @@ _FITS: dict[str, Callable[[Graph, Use], bool]] = {
     "NativeLayerNormBackward0": _broadcast,
     "FusedRmsNormBackward0": _broadcast,
     "ExpandBackward0": _broadcast,
-    **{f"{name}Backward0": _broadcast for name in ("Add", "Sub", "Mul", "Div")},
+    **{f"{name}Backward0": _broadcast for name in ("Add", "Sub", "Mul", "Div", "PreluKernel")},
 }

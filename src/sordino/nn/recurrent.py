@@ -1,22 +1,25 @@
-"""Recurrent layers (LSTM, GRU, RNN) and bags of words by operations that have rules.
+"""Recurrent layers (LSTM, GRU, RNN), bags of words and bilinear layers by operations that have rules.
 
 The gradient of the weights of a recurrent layer is ``sum_t d_t x_t^T`` and ``sum_t d_t h_{t-1}^T``, where
 ``d_t`` is the slope of the gates at place t. So torch's own layer finds the states ``h_t``, the gates of all
 places are two products, of the inputs and of the states as *fixed numbers*, and one function leads the slopes
-of the states back through time to those of the gates. The two products have rules like any others. A bag is
-a table and a sum, a mean or a maximum over its places.
+of the states back through time to those of the gates. The two products have rules like any others. A packed
+sequence is laid out record by record, each to its own length. A bag is a table and a sum, a mean or a maximum
+over its places.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 
 from sordino.errors import UnsupportedError
@@ -26,9 +29,25 @@ _LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 def by_rule(model: nn.Module) -> Callable[[], AbstractContextManager[Any]]:
     """Return what makes a block in which recurrent layers and bags of this model are taken apart."""
-    kinds = (nn.RNNBase, nn.RNNCellBase, nn.EmbeddingBag)
-    found = any(isinstance(layer, kinds) for layer in model.modules())
-    return _TakenApart if found else nullcontext
+    kinds = (nn.RNNBase, nn.RNNCellBase, nn.EmbeddingBag, nn.Bilinear)
+    found = [layer for layer in model.modules() if isinstance(layer, kinds)]
+    packing = [layer for layer in found if isinstance(layer, nn.RNNBase)]
+    return partial(_taken_apart, packing) if found else nullcontext
+
+
+@contextmanager
+def _taken_apart(layers: list[Any]) -> Iterator[None]:
+    before = [vars(layer).get("forward") for layer in layers]
+    for layer in layers:  # only the layer knows in which order a packed sequence has its records
+        layer.forward = partial(_forward, layer, layer.forward)
+    try:
+        with _TakenApart():
+            yield
+    finally:
+        for layer, own in zip(layers, before, strict=True):
+            del layer.forward
+            if own is not None:
+                layer.forward = own
 
 
 class _TakenApart(TorchFunctionMode):
@@ -39,15 +58,9 @@ class _TakenApart(TorchFunctionMode):
         if name == "_cudnn_rnn_flatten_weight":  # would move weights that are parts of one vector
             return None
         if name in _LAYERS and not kwargs and _is_plain(args):
-            with torch.autocast(args[0].device.type, enabled=False):  # slopes add up over many places
-                return _layers(name, func, args[0].float(), *args[1:])
-        if name in _LAYERS and len(args) > 3 and isinstance(args[3], (tuple, list)):
-            raise UnsupportedError(
-                "A packed sequence puts the places of all records on one axis, so their gradients are not "
-                "told apart. Pass padded sequences, and gather each record's state at its last place."
-            )
-        if name in _CELLS and not kwargs:
-            return _CELLS[name](*args)
+            return _layers(name, func, *args)
+        if name in _CALLS and not kwargs:
+            return _CALLS[name](*args)
         if func is F.embedding_bag and args[0].dim() == 2:
             return _bag(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -75,32 +88,85 @@ def _is_plain(args: Any) -> bool:
     return len(args[2]) == args[4] * (1 + args[7]) * (4 if args[3] else 2)
 
 
+def _forward(layer: Any, plain: Any, rows: Any, start: Any = None) -> Any:
+    """Run a recurrent layer; a packed sequence is padded first, and what comes out is packed again."""
+    if not isinstance(rows, PackedSequence):
+        return plain(rows, start)
+    if layer.proj_size:
+        raise UnsupportedError(
+            "A packed sequence through an LSTM with projections (proj_size) has no rule. Pass padded "
+            "sequences, and gather each record's state at its last place."
+        )
+    data, sizes, order, back = rows
+    turn, again = (slice(None) if places is None else places for places in (back, order))
+    padded, lengths = (part[turn] for part in _padded(data, sizes, True))
+    if start is None:
+        shape = layer.num_layers * (1 + layer.bidirectional), len(padded), layer.hidden_size
+        zeros = data.new_zeros(shape)
+        start = (zeros, zeros) if layer.mode == "LSTM" else zeros
+    layer._update_flat_weights()
+    name = layer.mode.lower()
+    settings = layer.bias, layer.num_layers, layer.dropout, layer.training, layer.bidirectional, True
+    out, *last = _layers(name, getattr(torch, name), padded, start, layer._flat_weights, *settings, lengths)
+    record, place, _ = _places(sizes, data.device)
+    out = PackedSequence(out[again][record, place], sizes, order, back)
+    return out, tuple(last) if layer.mode == "LSTM" else last[0]
+
+
+def _places(sizes: Tensor, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return record and place of each row of a packed sequence, and how long records are."""
+    there = torch.arange(int(sizes[0]))[None, :] < sizes[:, None]  # (places, records)
+    place, record = there.nonzero().to(device).unbind(1)
+    return record, place, there.sum(0).to(device)
+
+
+def _padded(
+    data: Tensor, sizes: Tensor, first: bool, fill: float = 0.0, total: int = -1
+) -> tuple[Tensor, Tensor]:
+    """Return a packed sequence as rows of equal lengths, by one operation, and the lengths."""
+    record, place, lengths = _places(sizes, data.device)
+    shape = len(lengths), max(len(sizes), total), *data.shape[1:]
+    made = data.new_full(shape, fill).index_put((record, place), data)
+    return made if first else made.transpose(0, 1), lengths
+
+
 def _layers(
     name: str, func: Any, x: Tensor, start: Any, weights: Any, has_biases: bool, count: int, dropout: float,
-    train: bool, bidirectional: bool, batch_first: bool,
+    train: bool, bidirectional: bool, batch_first: bool, lengths: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the outputs and the last states of all layers, as torch does."""
     states = start if isinstance(start, (tuple, list)) else (start,)
     each, ways = 4 if has_biases else 2, 1 + bidirectional
-    x, ends = x if batch_first else x.transpose(0, 1), list[list[Tensor]]()
-    for layer in range(count):
-        outs = list[Tensor]()
-        for way in range(ways):
-            at = layer * ways + way
-            some = weights[at * each : (at + 1) * each]
-            turned = x.flip(1) if way else x
-            out, cells = _one(name, func, turned, [state[at] for state in states], some)
-            ends.append([out[:, -1], *(cells[:, -1] for _ in states[1:])])
-            outs.append(out.flip(1) if way else out)
-        x = torch.cat(outs, 2) if bidirectional else outs[0]
-        if dropout and train and layer < count - 1:
-            x = F.dropout(x, dropout, True)
-    last = [torch.stack(states) for states in zip(*ends, strict=True)]
-    return (x if batch_first else x.transpose(0, 1), *last)
+    x, ends = x if batch_first else x.transpose(0, 1), list[tuple[Tensor, ...]]()
+    ended = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
+    places = torch.arange(x.shape[1], device=x.device)[None]
+    records, turned = torch.arange(len(x), device=x.device)[:, None], ended[:, None] - 1 - places
+    turned = turned.where(turned >= 0, places)  # each record from its end to its beginning
+    with torch.autocast(x.device.type, enabled=False):  # slopes add up over many places
+        x = x.float()
+        for layer in range(count):
+            outs = list[Tensor]()
+            for way in range(ways):
+                at = layer * ways + way
+                some = weights[at * each : (at + 1) * each]
+                inputs, last = x[records, turned] if way else x, None if lengths is None else ended - 1
+                out, *cell = _one(name, func, inputs, [state[at] for state in states], some, last)
+                ends.append((out[:, -1] if last is None else out[records[:, 0], last], *cell))
+                outs.append(out[records, turned] if way else out)
+            x = torch.cat(outs, 2) if bidirectional else outs[0]
+            if dropout and train and layer < count - 1:
+                x = F.dropout(x, dropout, True)
+        last_states = [torch.stack(states) for states in zip(*ends, strict=True)]
+    return (x if batch_first else x.transpose(0, 1), *last_states)
 
 
-def _one(name: str, func: Any, x: Tensor, start: list[Tensor], weights: Any) -> tuple[Tensor, Tensor]:
-    """Return the states, and the cells, of one layer in one direction: (records, places, states)."""
+def _one(
+    name: str, func: Any, x: Tensor, start: list[Tensor], weights: Any, last: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Return the states of one layer in one direction, (records, places, states), and an LSTM's last cell.
+
+    Only a GRU looks at the two products apart; the others have one sum of them, in one place of memory.
+    """
     own, back, *biases = weights
     first = [state[None].detach() for state in start]
     with torch.no_grad(), warnings.catch_warnings():
@@ -108,9 +174,14 @@ def _one(name: str, func: Any, x: Tensor, start: list[Tensor], weights: Any) -> 
         given = first if name == "lstm" else first[0]
         h = func(x.detach(), given, weights, bool(biases), 1, 0.0, False, False, True)[0]
         before = torch.cat([start[0][:, None].to(h.dtype), h[:, :-1]], 1).detach()
-    gates = F.linear(x, own, *biases[:1]), F.linear(before, back, *biases[1:])
-    states: tuple[Tensor, Tensor] = _Recursion.apply(name, h, before, back.detach(), *gates, *start)
-    return states
+    gates = [F.linear(x.flatten(0, 1), own, *biases[:1])]
+    if name == "gru":
+        gates += [F.linear(before.flatten(0, 1), back, *biases[1:])]
+    else:
+        gates[0].addmm_(before.flatten(0, 1), back.t())
+        gates = [gates[0].add_(biases[1])] if biases else gates
+    made: tuple[Tensor, ...] = _Recursion.apply(name, h, before, back.detach(), last, *gates, *start)
+    return made
 
 
 class _Recursion(torch.autograd.Function):
@@ -118,67 +189,79 @@ class _Recursion(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        name: str,
-        h: Tensor,
-        before: Tensor,
-        back: Tensor,
-        inner: Tensor,
-        outer: Tensor,
-        *start: Any,
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, name: str, h: Tensor, before: Tensor, back: Tensor, last: Any, *parts: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.kinds = inner.dtype, outer.dtype, [state.dtype for state in start]
-        a, b = inner.float(), outer.float()
-        cells, ctx.slopes = h, _lstm_slopes if name == "lstm" else _gated_slopes
+        ctx.name, ctx.last, kept = name, last, [h]
         if name == "lstm":
-            cells, kept = _lstm(a + b, start[1].float())
-        else:
-            kept = _gru(a, b, before.float()) if name == "gru" else _rnn(name, h.float())
-        ctx.save_for_backward(back.float(), *kept)
-        return h.clone(), cells.to(h.dtype).clone()
+            kept = _lstm(parts[0].detach().unflatten(0, h.shape[:2]), parts[2].detach())
+        elif name == "gru":
+            inner, outer = (part.unflatten(0, h.shape[:2]) for part in parts[:2])
+            kept = list(_gru(inner, outer, before))
+        ctx.save_for_backward(back, *kept)
+        if name != "lstm":
+            return (h,)
+        cells = kept[1]
+        return h, cells[:, -1].clone() if last is None else cells[torch.arange(len(h), device=h.device), last]
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
-        h, c = slopes
         back, *kept = ctx.saved_tensors
         with torch.autocast(back.device.type, enabled=False):
-            h = torch.zeros_like(kept[0]) if h is None else h.float()
-            inner, outer, *first = ctx.slopes(kept, back, h, None if c is None else c.float())
-        kinds = ctx.kinds
-        ends = [part.to(kind) for part, kind in zip(first, kinds[2], strict=True)]
-        return None, None, None, None, inner.to(kinds[0]), outer.to(kinds[1]), *ends
+            if ctx.name == "lstm":
+                h = torch.zeros_like(kept[1]) if slopes[0] is None else slopes[0]
+                found = _lstm_slopes(kept, back, h, slopes[1], ctx.last)
+            else:
+                kept = kept if ctx.name == "gru" else _rnn(ctx.name, *kept)
+                found = _gated_slopes(kept, back, slopes[0])
+        return None, None, None, None, None, *found
 
 
-def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return all cells, and by what slopes of states and cells are multiplied."""
+def _lstm(gates: Tensor, cell: Tensor) -> list[Tensor]:
+    """Return what opens the gates, written over what goes into them; all cells; the first of them."""
     i, f, g, o = gates.chunk(4, 2)
-    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-    added, cells = i * g, torch.empty_like(i)
-    before = torch.empty_like(i)
+    for gate in (gates[:, :, : 2 * i.shape[2]], o):
+        gate.sigmoid_()
+    added, cells, first = i * g.tanh_(), torch.empty_like(i, memory_format=torch.contiguous_format), cell
     for t in range(i.shape[1]):
-        before[:, t] = cell
-        cell = torch.addcmul(added[:, t], f[:, t], cell)
-        cells[:, t] = cell
+        cell = torch.addcmul(added[:, t], f[:, t], cell, out=cells[:, t])
+    return [gates, cells, first]
+
+
+def _lstm_slopes(
+    kept: list[Tensor], back: Tensor, h: Tensor, c: Tensor | None, last: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Return the slopes of the gates, which take the place of what they are multiplied by, and of the start.
+
+    Kept are few tensors: what slopes are multiplied by is made here, in the memory of the slopes.
+    """
+    opened, cells, first = kept
+    (i, f, g, o), slopes, size = opened.chunk(4, 2), torch.empty_like(opened), h.shape[2]
     bent = cells.tanh()
-    of_cells = torch.cat([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g)], 2)
-    return cells, (o * (1 - bent * bent), f, of_cells, bent * o * (1 - o))
-
-
-def _lstm_slopes(kept: list[Tensor], back: Tensor, h: Tensor, c: Tensor | None) -> tuple[Tensor, ...]:
-    to_cell, forget, of_cells, of_state = kept
-    size = h.shape[2]
-    gates = h.new_empty(*h.shape[:2], 4 * size)
+    to_cell = torch.addcmul(o, o * bent, bent, value=-1.0)
+    for at, (gate, other) in enumerate(((i, g), (f, None), (g, i), (o, bent))):
+        part = slopes[:, :, at * size : (at + 1) * size]
+        if at == 1:  # the cell before
+            torch.mul(f[:, 1:], cells[:, :-1], out=part[:, 1:])
+            torch.mul(f[:, 0], first, out=part[:, 0])
+        elif at == 2:
+            torch.addcmul(other, other * gate, gate, value=-1.0, out=part)
+            continue
+        else:
+            torch.mul(gate, other, out=part)
+        part.addcmul_(part, gate, value=-1.0)
+    del bent
     state, cell = torch.zeros_like(h[:, 0]), torch.zeros_like(h[:, 0])
+    cell = cell if c is None or last is not None else c
     for t in reversed(range(h.shape[1])):
         state = state + h[:, t]
-        cell = torch.addcmul(cell if c is None else cell + c[:, t], state, to_cell[:, t])
-        gates[:, t, : 3 * size].unflatten(1, (3, size)).copy_(
-            of_cells[:, t].unflatten(1, (3, size)) * cell[:, None]
-        )
-        torch.mul(state, of_state[:, t], out=gates[:, t, 3 * size :])
-        state, cell = gates[:, t] @ back, cell * forget[:, t]
-    return gates, gates, state, cell
+        if c is not None and last is not None:
+            cell = cell + c * (last == t)[:, None]
+        cell = torch.addcmul(cell, state, to_cell[:, t])
+        slopes[:, t, : 3 * size].unflatten(1, (3, size)).mul_(cell[:, None])
+        slopes[:, t, 3 * size :].mul_(state)
+        state, cell = slopes[:, t] @ back, cell * f[:, t]
+    return slopes.flatten(0, 1), state, cell
 
 
 def _gru(a: Tensor, b: Tensor, before: Tensor) -> tuple[Tensor, ...]:
@@ -191,13 +274,12 @@ def _gru(a: Tensor, b: Tensor, before: Tensor) -> tuple[Tensor, ...]:
     return z, torch.cat(gates, 2), new
 
 
-def _rnn(name: str, h: Tensor) -> tuple[Tensor, ...]:
-    return torch.zeros_like(h), 1 - h * h if name == "rnn_tanh" else (h > 0).float()
+def _rnn(name: str, h: Tensor) -> list[Tensor]:
+    return [torch.zeros_like(h), 1 - h * h if name == "rnn_tanh" else (h > 0).float()]
 
 
-def _gated_slopes(kept: list[Tensor], back: Tensor, h: Tensor, c: Tensor | None) -> tuple[Tensor, ...]:
+def _gated_slopes(kept: list[Tensor], back: Tensor, h: Tensor) -> tuple[Tensor, ...]:
     keep, of_gates, *new = kept
-    h = h if c is None else h + c
     shape = (-1, h.shape[2])
     states, gates = torch.empty_like(h), torch.empty_like(of_gates)
     state = torch.zeros_like(h[:, 0])
@@ -205,10 +287,11 @@ def _gated_slopes(kept: list[Tensor], back: Tensor, h: Tensor, c: Tensor | None)
         states[:, t] = state = state + h[:, t]
         torch.mul(of_gates[:, t].unflatten(1, shape), state[:, None], out=gates[:, t].unflatten(1, shape))
         state = torch.addmm(state * keep[:, t], gates[:, t], back)
-    inner = gates
-    if new:  # the new state of a GRU sees what comes in as it is, and the state before through a gate
-        inner = torch.cat([gates[:, :, : -h.shape[2]], states * new[0]], 2)
-    return inner, gates, state
+    if not new:
+        return gates.flatten(0, 1), state
+    # the new state of a GRU sees what comes in as it is, and the state before through a gate
+    inner = torch.cat([gates[:, :, : -h.shape[2]], states * new[0]], 2)
+    return inner.flatten(0, 1), gates.flatten(0, 1), state
 
 
 def _lstm_cell(x: Tensor, start: Any, own: Tensor, back: Tensor, *biases: Any) -> tuple[Tensor, Tensor]:
@@ -225,4 +308,14 @@ def _gru_cell(x: Tensor, start: Tensor, own: Tensor, back: Tensor, *biases: Any)
     return n + z * (start - n)
 
 
-_CELLS = {"lstm_cell": _lstm_cell, "gru_cell": _gru_cell}
+def _bilinear(left: Tensor, right: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    pairs = (left[..., :, None] * right[..., None, :]).flatten(-2)
+    return F.linear(pairs, weight.flatten(1), bias)
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "lstm_cell": _lstm_cell,
+    "gru_cell": _gru_cell,
+    "bilinear": _bilinear,
+    "_pad_packed_sequence": _padded,
+}
