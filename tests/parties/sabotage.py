@@ -8,7 +8,7 @@ import numpy as np
 from sordino.execute.parties import NoiseShare, engine
 from sordino.parties.mpc import links, shamir, transcript
 
-STAGES = ("plan", "session", "reserving", "reserved", "asking", "opening", "release", "finished")
+STAGES = ("plan", "session", "reserving", "reserved", "asking", "kept", "opening", "release", "finished")
 
 
 def at(stage, action, count=1):

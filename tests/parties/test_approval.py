@@ -119,6 +119,26 @@ def test_a_rule_approves_and_is_written_down_but_not_above_the_threshold_of_two(
             Approvals(tmp_path / "other", rules).require(plan)
 
 
+def test_a_rule_is_no_person_and_who_is_not_named_any_more_counts_no_more(plan, tmp_path, monkeypatch):
+    rule = {"max_epsilon": 1.0, "estimators": ["SparseLogisticRegression"]}
+    Approvals(tmp_path / "state", Rules(rule=rule)).require(plan)
+    _by(monkeypatch, "anna")
+    approvals = Approvals(tmp_path / "state", Rules(rule=rule, two_persons_above=0.5))
+    approvals.add(plan)
+    with pytest.raises(PlanRefusedError, match="1 of 2"):
+        approvals.require(plan)
+    with pytest.raises(PlanRefusedError, match="0 of 1"):
+        Approvals(tmp_path / "state", Rules(persons=("ben",))).require(plan)
+    Approvals(tmp_path / "state", Rules(persons=("anna",))).require(plan)
+
+
+def test_nothing_is_computed_of_a_plan_that_nobody_here_has_read(plan, tmp_path, monkeypatch):
+    """A proposer could keep a waiting member busy for hours with the certificate of a huge plan."""
+    monkeypatch.setattr(JointPlan, "certificate", property(lambda self: pytest.fail("computed")))
+    with pytest.raises(PlanRefusedError, match="0 of 1"):
+        Approvals(tmp_path / "state").require(plan)
+
+
 def test_a_changed_decision_is_noticed(plan, tmp_path, monkeypatch):
     approvals = Approvals(tmp_path / "state")
     for person in ("anna", "ben"):

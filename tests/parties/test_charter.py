@@ -115,6 +115,19 @@ def _plan(three, charter, **changes):
     return JointPlan.load(three.replan(charter="charter.json", **changes))
 
 
+SRM = {
+    "estimator": "LogisticRegression",
+    "features": 4,
+    "params": {
+        "classes": [-1, 1],
+        "data_norm": 1.0,
+        "solver": "srm",
+        "max_iter": 2,
+        "solver_options": {"eta": 0.5},
+    },
+}
+
+
 @pytest.mark.parametrize(
     ("rules", "plan", "words"),
     [
@@ -124,6 +137,12 @@ def _plan(three, charter, **changes):
         ({"estimators": ["PCA"]}, {}, "estimator out of"),
         ({"modes": ["secure-aggregation"]}, {}, "a mode out of"),
         ({"ranges": {"max_iter": [1, 2]}}, {}, "max_iter in"),
+        (
+            {"ranges": {"alpha": [0.1, 1.0]}},
+            {},
+            "alpha in .* stated in the plan",
+        ),  # the estimator would choose
+        ({"ranges": {"eta": [0.1, 0.2]}}, {"task": SRM}, "eta in"),  # among the options of a solver
         ({"min_parties": 4}, {}, "4 parties"),
         ({"threshold": 2}, {}, "a threshold of 2"),
         ({"consortium": "others"}, {}, "in force is"),

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from tests.parties import sabotage
 from tests.parties.helpers import NAMES, Consortium
 
 import sordino
-from sordino.errors import LedgerError
-from sordino.parties.mpc import control
+from sordino.errors import LedgerError, PartyError
+from sordino.parties.mpc import control, links, shamir
+from sordino.parties.mpc import lasting as lasting_module
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.lasting import Kept
+from sordino.parties.mpc.lasting import Kept, Lasting
+from sordino.parties.mpc.links import PartyLostError
 from sordino.parties.mpc.party import PartyRun
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import Transcript, read_transcript
@@ -133,12 +136,86 @@ def test_kept_numbers_are_read_as_they_were_written(tmp_path):
     for bits, values in ((61, [-3, 0, 2**59]), (127, [-(2**100), 5, 2**120])):
         kept.keep("answer", bits, bits, np.array(values, dtype=object))
         assert kept.answer(bits).tolist() == values
-    kept.keep("shares", 0, 61, np.array([1, 2], dtype=object))
-    kept.keep("shares", 1, 61, np.array([3, 4], dtype=object))
+    kept.keep("shares", 0, 61, np.array([1, 2], dtype=object), "ab" * 16)
+    kept.keep("shares", 1, 61, np.array([3, 4], dtype=object), "cd" * 16)
     kept.forget_shares(1)
     assert kept.shares(0) is None
-    assert kept.shares(1)[1].tolist() == [3, 4]
+    assert kept.shares(1)[0] == "cd" * 16
+    assert kept.shares(1)[2].tolist() == [3, 4]
     assert (kept.count, kept.answer(7)) == (2, None)
+
+
+def _lasting(request, folder, heard):
+    """Return a computation whose first shares are kept, and what the other member would say of itself."""
+    transcript = Transcript(folder / "transcript.jsonl")
+    request.addfinalizer(transcript.close)
+    engine = SimpleNamespace(opened=[], members=(), bytes_sent=0, close=lambda farewell=False: None)
+    engine.open = lambda shares, bits: engine.opened.append(shares) or np.array([7, 8])
+    facts = transcript, 100, 5.0, lambda line: None
+    made = Lasting(lambda gone: engine, lambda _, state: [state, {**state, **heard}], lambda _: None, *facts)
+    made.kept.keep("shares", 0, 61, np.array([1, 2], dtype=object), "ab" * 16)
+    return made, engine
+
+
+@pytest.mark.parametrize("kept", [["", "cd" * 16], ["", ""], ["ab" * 16, ""], [], None, 7, [[], []]])
+def test_no_share_is_sent_on_the_word_of_a_member_that_keeps_other_shares(request, tmp_path, kept):
+    """Else one who lies opens one attempt with one honest member and another one with the next: two looks."""
+    lasting, engine = _lasting(request, tmp_path, {"sent": True, "kept": kept})
+    with pytest.raises(PartyError, match="not all have its shares"):
+        lasting.start()
+    assert engine.opened == []
+    assert not read_transcript(tmp_path / "transcript.jsonl").find("opening")
+
+
+def test_shares_of_the_same_attempt_are_opened_when_somebody_began_to(request, tmp_path):
+    lasting, engine = _lasting(request, tmp_path, {"sent": True})
+    lasting.start()
+    assert len(engine.opened) == 1
+    assert lasting.kept.answer(0).tolist() == [7, 8]
+
+
+def test_a_member_that_is_lost_again_and_again_ends_the_run(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(lasting_module, "PAUSE", 0.0)
+    lasting, _ = _lasting(request, tmp_path, {})
+    tried = []
+
+    def lose(*given):
+        tried.append(given)
+        raise PartyLostError("west closed its connection.", "west")
+
+    lasting._release = lose
+    draw = SimpleNamespace(part=lambda number: None)
+    with pytest.raises(PartyError, match="west closed") as caught:
+        lasting.sum(np.zeros(2), draw)
+    assert not isinstance(caught.value, PartyLostError)
+    assert len(tried) == lasting_module.TRIES
+
+
+def test_nothing_is_given_back_once_another_member_can_open_an_answer(three):
+    """West says to north alone that it keeps its shares, takes north's share, and is never seen again."""
+    three.patience = 1.0
+    for i in range(3):
+        three.write_config(i)
+
+    def lie():
+        send, opened = links.Link.send, shamir.ShamirEngine.open
+        is_for_south = lambda link, payload: link.peer_pid == 1 and b"kept 0" in payload[:16]  # noqa: E731
+        links.Link.send = lambda self, label, payload: (
+            None if is_for_south(self, payload) else send(self, label, payload)
+        )
+
+        def opening(self, *given):
+            time.sleep(1.0)  # north's share is here
+            sabotage.kill()
+            return opened(self, *given)
+
+        shamir.ShamirEngine.open = opening
+
+    codes, said = three.run(sabotage=(None, None, lie))
+    assert codes == [1, 1, -9], said
+    assert three.story(0).find("opening")
+    assert not three.story(1).find("opening")
+    assert [three.history(i)[0].status.value for i in range(2)] == ["failed", "failed"]
 
 
 def test_a_transcript_goes_on_after_a_line_that_was_cut_off(tmp_path):

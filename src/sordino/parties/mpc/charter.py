@@ -154,7 +154,8 @@ class Charter:
         """Refuse a plan beyond this charter; ``spent`` is what plans of it have cost the member so far."""
         self.require_in_force()
         rules, task, ask, own = self.text, plan.text["task"], plan.ask, self.members[member]
-        named, params = str(plan.text.get("charter")), task.get("params", {})
+        named, params = str(plan.text.get("charter")), plan.model.get_params(deep=False)
+        params |= params.get("solver_options") or {}
         strangers = [
             row["name"]
             for row in plan.text["members"]
@@ -168,7 +169,8 @@ class Charter:
             "epsilon of all plans": (spent["epsilon"] + ask.epsilon, own["epsilon"]),
             "delta of all plans": (spent["delta"] + ask.delta, own["delta"]),
         }
-        ranges = {name: ([*ends, params.get(name, ends[0])]) for name, ends in rules["ranges"].items()}
+        # A parameter that a plan leaves out has a value all the same, and one of its estimator's choice.
+        ranges = {name: [*ends, params[name]] for name, ends in rules["ranges"].items() if name in params}
         least, threshold = rules["min_parties"], rules["threshold"]
         objections = {
             f"The plan is under the charter {named[:12]}, in force is {self.digest[:12]}.": (
@@ -182,7 +184,7 @@ class Charter:
                 for what, (value, bound) in above.items()
             },
             **{
-                f"Expected {name} in [{low:g}, {high:g}] by the charter.": not (
+                f"Expected {name} in [{low:g}, {high:g}] by the charter, stated in the plan.": not (
                     isinstance(value, (int, float)) and low <= value <= high
                 )
                 for name, (low, high, value) in ranges.items()
@@ -363,21 +365,21 @@ class Approvals:
 
     def require(self, plan: JointPlan, two: float = 1e6) -> None:
         """Refuse a plan that too few have approved; note it where a rule of this member approves it."""
-        holding: set[str] = set()
-        now, withdrawn = datetime.now(UTC), False
-        for line in self.story.lines:
-            if line.get("plan") == plan.digest and line["kind"] == "withdraw":
-                holding, withdrawn = set(), True
-            elif line.get("plan") == plan.digest and datetime.fromisoformat(line["expires"]) > now:
-                holding.add(line["person"])
-        several = plan.certificate.epsilon > min(two, self.rules.two_persons_above)
-        if not (holding or withdrawn or several) and self.rules.covers(plan):
-            self._note("approve", plan.digest, RULE)
-            return
-        needed = 2 if several else 1
-        if len(holding) < needed:
+        decided = [line for line in self.story.lines if line.get("plan") == plan.digest]
+        last = max((i for i, line in enumerate(decided, start=1) if line["kind"] == "withdraw"), default=0)
+        now = datetime.now(UTC)
+        standing = {x["person"] for x in decided[last:] if datetime.fromisoformat(x["expires"]) > now}
+        persons = standing & set(self.rules.persons) if self.rules.persons else standing - {RULE}
+        needed, by_rule = 1, bool(self.rules.rule) and not last
+        if persons or by_rule:  # nothing is computed of a plan that nobody here has read
+            needed += plan.certificate.epsilon > min(two, self.rules.two_persons_above)
+            if needed == 1 and not persons and self.rules.covers(plan):
+                if RULE not in standing:
+                    self._note("approve", plan.digest, RULE)
+                return
+        if len(persons) < needed:
             said = (
-                f"The plan {plan.digest[:12]} is not approved here: {len(holding)} of {needed} approvals. "
+                f"The plan {plan.digest[:12]} is not approved here: {len(persons)} of {needed} approvals. "
                 "Read it, then: sordino party approve."
             )
             raise PlanRefusedError(said, Code.APPROVAL)

@@ -3,17 +3,21 @@
 Each release goes through four steps at every member, each on disk before the next begins:
 
 1. *kept*: the shares of the noised answer are in a file. Nothing that depends on a record was opened.
-2. everybody says that it has kept its shares; a member that hears it from all of them writes *opening*.
+2. everybody says which shares it has kept; a member that hears the same of all of them writes *opening*.
 3. shares are sent, and the answer is computed.
 4. *release*: the answer is in a file, its hash in the transcript.
 
-**Nothing is opened twice.** An honest member sends its share in step 3 only, hence after *all* honest members
-have kept theirs. When members meet again, each says how many answers it has and whether it wrote *opening*
-for the next one. If somebody did, everybody opens the kept shares again: they are points of the same
-polynomials, so the answer is the same numbers and tells nothing new, and a member without such shares ends
-the run. If nobody did, no honest member has sent a share: ``threshold`` members hold too few to know anything
-of the answer, and it is computed afresh, with new noise. A member can lie about its own state only: it can
-end the run, but honest members who wrote *opening* never compute that answer again.
+**Nothing is opened twice.** Each attempt at a release has a name, the hash of fresh random bytes of all
+members, which is kept with the shares. An honest member sends a share only when *all* members have said, in
+step 2 or when they meet again, that they keep shares of the same attempt, and never computes that answer
+again. So all shares that are ever sent are points of the same polynomials. When members meet again, each says
+how many answers it has, of which attempt its shares are, and whether it wrote *opening*. If somebody did and
+all have the same attempt, its shares are opened again: the same numbers. If somebody did and shares differ or
+are missing, the run is over and nothing more is sent. If nobody did, no honest member has sent a share:
+``threshold`` members know nothing of the answer, and it is computed afresh, with new noise.
+
+**Who has said that it keeps shares has paid.** The others may open the answer from then on, and a member that
+lies can keep from an honest one whether they did. So nothing is given back after the line *kept*.
 
 **Members may leave** where the plan says how many. Who is lost for longer than patience is dropped for good.
 A release that was not opening is computed afresh among those who stay, one that was is opened from the kept
@@ -52,6 +56,8 @@ from sordino.parties.mpc.transcript import (
 )
 
 PAUSE = 0.5  # seconds between two attempts to meet again
+TRIES = 10  # losses in one release; whoever comes back only to be lost again holds up nobody for ever
+_NAME = 16  # bytes of the name of an attempt
 
 
 @dataclass(frozen=True)
@@ -70,18 +76,20 @@ class Kept:
         """The number of answers."""
         return len(list(self.folder.glob("answer-*[0-9]")))
 
-    def shares(self, number: int) -> tuple[int, Any] | None:
-        """Return the bits of the field and the shares of an answer, if these are the last ones."""
+    def shares(self, number: int) -> tuple[str, int, Any] | None:
+        """Return the attempt, the bits of the field and the shares of an answer, if these are the last."""
         path = self.folder / f"shares-{number}"
-        return _numbers(path.read_bytes()) if path.exists() else None
+        raw = path.read_bytes() if path.exists() else b""
+        return (raw[:_NAME].hex(), *_numbers(raw[_NAME:])) if raw else None
 
-    def keep(self, what: str, number: int, bits: int, values: Any) -> None:
-        """Write shares or an answer; it is on disk as a whole when this returns."""
+    def keep(self, what: str, number: int, bits: int, values: Any, attempt: str = "") -> None:
+        """Write shares of an attempt, or an answer; it is on disk as a whole when this returns."""
         numbers = Field.of(bits)
         path = private_folder(self.folder) / f"{what}-{number}"
         draft = path.with_suffix(".draft")
         with open_private(draft, "wb") as file:
-            file.write(bytes([bits]) + numbers.dumps(numbers.array(values.reshape(-1))))
+            file.write(bytes.fromhex(attempt) + bytes([bits]))
+            file.write(numbers.dumps(numbers.array(values.reshape(-1))))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -154,7 +162,9 @@ class Lasting:
         engine = self.engine = self.connect(set(gone))
         done = self.kept.count
         sent = any(x["kind"] == "opening" and x["number"] == done for x in self._story.lines)
-        heard = self.meet(engine, {"done": done, "sent": sent, **({"gone": gone} if gone else {})})
+        last = [found[0] if (found := self.kept.shares(n)) else "" for n in (done - 1, done)]
+        state = {"done": done, "sent": sent, "kept": last}
+        heard = self.meet(engine, {**state, **({"gone": gone} if gone else {})})
         if any(said.get("gone", []) != gone for said in heard):
             raise PartyLostError("Members do not agree yet on who has left.")
         counts = [n for n in (said.get("done") for said in heard) if type(n) is int and n >= 0]
@@ -162,6 +172,8 @@ class Lasting:
             raise PartyError("The members do not agree on how many answers were opened. The run is over.")
         low = min(counts)
         if max(counts) > low or any(said.get("sent") is True for said in heard):
+            if any(not said or said != last[low - done + 1] for said in _attempts(heard, low)):
+                raise PartyError(f"Answer {low} may be open, and not all have its shares. The run is over.")
             self._open(low)
         self.ahead(engine)
 
@@ -173,21 +185,25 @@ class Lasting:
             raise PartyError(
                 "The run would open more numbers than its plan has counted. Nothing more is opened."
             )
-        attempt = 0
+        tries = 0
         while (found := self.kept.answer(number)) is None:
             try:
-                self._release(number, values, draw.part(2**63 + attempt))
+                self._release(number, values, draw.part(2**63 + tries))
             except PartyLostError as error:
-                attempt += 1
+                tries += 1
+                if tries % TRIES == 0:
+                    self._drop(error)
                 self.wait(error)
         if found.size != values.size:
             raise PartyError("A kept answer has another length than its release. The run is over.")
-        kept = [x["members"] for x in self._story.lines if x["kind"] == "kept" and x["number"] == number]
-        if not kept:
-            return found.reshape(values.shape)
+        found = found.reshape(values.shape)
+        if not self.dropouts:
+            return found
         # Those who had left did not contribute: what is left stands for all records.
-        whole, part = sum(self.records.values()), sum(self.records[name] for name in kept[-1])
-        return found.reshape(values.shape) * (whole / part)
+        here = {x["attempt"]: x["members"] for x in self._story.lines if x["kind"] == "kept"}
+        *_, opened = (x for x in self._story.lines if x["kind"] == "opening" and x["number"] == number)
+        part = sum(self.records[name] for name in here[opened["attempt"]])
+        return found * (sum(self.records.values()) / part)
 
     def wait(self, error: PartyLostError) -> None:
         """Meet the others again, as long as patience allows, or without one who is lost, if the plan does."""
@@ -213,33 +229,33 @@ class Lasting:
         return time.monotonic()
 
     def _release(self, number: int, values: Ints, draw: Draw) -> None:
-        engine = self.connected
-        require_near(engine, *self._ask, f"Agreeing on release {number}")
+        engine, own = self.connected, hashlib.sha256(draw.coin).digest()[:_NAME]
+        heard = require_near(engine, *self._ask, f"Agreeing on release {number}", own)
+        attempt = hashlib.sha256(b"".join(heard)).digest()[:_NAME].hex()
         if self.dropouts:  # of the members of the plan, those who are here
             live = [point - 1 for point in engine.points]
             draw = replace(draw, reaches=tuple(draw.reaches[i] for i in live), party=engine.index)
-        shares = engine.secret_sum(values, draw)
-        self.kept.keep("shares", number, draw.field_bits, shares)
+        shares, names = engine.secret_sum(values, draw), [m.name for m in engine.members]
+        self.transcript.write("kept", durable=True, number=number, attempt=attempt, members=names)
+        self.kept.keep("shares", number, draw.field_bits, shares, attempt)
         self.kept.forget_shares(number)
-        if self.dropouts:
-            self.transcript.write("kept", number=number, members=[m.name for m in engine.members])
-        self._agree(b"kept %d" % number)
+        self._agree(f"kept {number} {attempt}")
         self._open(number)
 
-    def _agree(self, said: bytes) -> None:
+    def _agree(self, said: str) -> None:
         engine = self.connected
-        for member, raw in zip(engine.members, engine.exchange(said, "Keeping shares")):
-            if raw != said:
+        for member, raw in zip(engine.members, engine.exchange(said.encode(), "Keeping shares")):
+            if raw != said.encode():
                 raise PartyError(f"{member.name} is at another release.", member.name)
 
     def _open(self, number: int) -> None:
         found = self.kept.shares(number)
         if found is None:
             raise PartyError(f"Answer {number} may be open, and its shares are not here. The run is over.")
-        self.transcript.write("opening", durable=True, number=number)
+        attempt, bits, shares = found
+        self.transcript.write("opening", durable=True, number=number, attempt=attempt)
         if self.dropouts:  # whoever stays, an honest one of them has written it before a share is sent
-            self._agree(b"opening %d" % number)
-        bits, shares = found
+            self._agree(f"opening {number} {attempt}")
         opened = self.connected.open(shares, bits)
         before = self.kept.answer(number)
         if before is None:
@@ -267,17 +283,27 @@ class Lasting:
             self.engine = None
 
 
-def require_near(engine: Any, header: bytes, mine: Any, what: str) -> None:
+def require_near(engine: Any, header: bytes, mine: Any, what: str, own: bytes = b"") -> list[bytes]:
     """Go on if everybody has the same header, and the same public numbers but for rounding.
 
-    Members' processors may round what they compute from the answers differently. That is harmless: each
-    record is clipped at the point its own party uses, and the noise is in the header and enough for all.
+    Return what each member adds of its own, as many bytes as ``own`` has. Members' processors may round what
+    they compute from the answers differently. That is harmless: each record is clipped at the point its own
+    party uses, and the noise is in the header and enough for all.
     """
-    for member, raw in zip(engine.members, engine.exchange(header + mine.tobytes(), what)):
-        theirs = np.frombuffer(raw[len(header) :]) if len(raw) == len(header) + mine.nbytes else None
+    begin, heard = len(header) + len(own), []
+    for member, raw in zip(engine.members, engine.exchange(header + own + mine.tobytes(), what)):
+        theirs = np.frombuffer(raw[begin:]) if len(raw) == begin + mine.nbytes else None
         close = theirs is not None and np.allclose(theirs, mine, rtol=1e-6, atol=1e-9)
         if raw[: len(header)] != header or not close:
             raise PartyError(f"{what}: {member.name} is at another point of the run.", member.name)
+        heard.append(raw[len(header) : begin])
+    return heard
+
+
+def _attempts(heard: list[dict[str, Any]], number: int) -> list[Any]:
+    """Return of which attempt at an answer each member has shares, by its own word."""
+    kept = [(said.get("kept"), number - said["done"] + 1) for said in heard]
+    return [two[place] if isinstance(two, list) and len(two) == 2 else "" for two, place in kept]
 
 
 def parse(raw: bytes) -> dict[str, Any]:

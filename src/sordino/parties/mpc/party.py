@@ -31,7 +31,7 @@ from sordino.parties.mpc.config import (
     spent_of,
     transcript_path,
 )
-from sordino.parties.mpc.lasting import Lasting, header_of, parse, require_near
+from sordino.parties.mpc.lasting import TRIES, Lasting, header_of, parse, require_near
 from sordino.parties.mpc.links import PartyLostError
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import ShamirEngine
@@ -242,12 +242,13 @@ class PartyRun:
     def _compare(self, found: Any) -> None:
         """Compare transcripts and results with everybody, also with those who had to come back for it."""
         header = hashlib.sha256(self._transcript.shared_digest.encode()).digest()
-        while True:
+        for left in reversed(range(TRIES)):
             try:
-                return require_near(
-                    self._lasting.connected, header, found, "Comparing transcripts and results"
-                )
+                require_near(self._lasting.connected, header, found, "Comparing transcripts and results")
+                return
             except PartyLostError as error:
+                if not left:
+                    raise PartyError(str(error), error.party) from None
                 self._lasting.wait(error)
 
     def _meet(
@@ -307,8 +308,8 @@ class PartyRun:
                 raise
 
     def _end_booking(self, booked: Run, reason: str) -> None:
-        """Give a booking back if no answer was ever opened, by its transcript; else it stays spent."""
-        if self._story.find("opening"):
+        """Give a booking back if nobody heard that shares of an answer are kept here; else it stays spent."""
+        if self._story.find("kept"):
             booked.fail(reason)
             return
         with contextlib.suppress(SordinoError):  # without its ledger it stays spent
