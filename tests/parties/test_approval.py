@@ -119,7 +119,10 @@ def test_a_rule_approves_and_is_written_down_but_not_above_the_threshold_of_two(
             Approvals(tmp_path / "other", rules).require(plan)
 
 
-def test_a_rule_is_no_person_and_who_is_not_named_any_more_counts_no_more(plan, tmp_path, monkeypatch):
+def test_a_rule_is_no_person_and_who_is_not_named_any_more_counts_no_more(tmp_path, monkeypatch):
+    params = {"classes": [-1, 1], "data_norm": 1.0, "solver": "ight", "max_iter": 2}
+    task = {"estimator": "SparseLogisticRegression", "features": 4, "params": params}
+    plan = JointPlan.load(Consortium(tmp_path / "three", task=task).plan_path)
     rule = {"max_epsilon": 1.0, "estimators": ["SparseLogisticRegression"]}
     Approvals(tmp_path / "state", Rules(rule=rule)).require(plan)
     _by(monkeypatch, "anna")

@@ -123,7 +123,7 @@ SRM = {
         "data_norm": 1.0,
         "solver": "srm",
         "max_iter": 2,
-        "solver_options": {"eta": 0.5},
+        "solver_options": {"gamma": 0.5},
     },
 }
 
@@ -142,7 +142,7 @@ SRM = {
             {},
             "alpha in .* stated in the plan",
         ),  # the estimator would choose
-        ({"ranges": {"eta": [0.1, 0.2]}}, {"task": SRM}, "eta in"),  # among the options of a solver
+        ({"ranges": {"gamma": [0.1, 0.2]}}, {"task": SRM}, "gamma in"),  # among the options of a solver
         ({"min_parties": 4}, {}, "4 parties"),
         ({"threshold": 2}, {}, "a threshold of 2"),
         ({"consortium": "others"}, {}, "in force is"),
