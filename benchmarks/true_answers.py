@@ -252,6 +252,23 @@ def rare(seeds: Seeds) -> Iterator[Line]:
         yield inside(f"a class of {share:.1%}, n = {n}, d = {d}: mean over mean", 0.9, ratio, 1.1)
 
 
+def steep(seeds: Seeds) -> Iterator[Line]:
+    """Log loss of a class of one in sixteen with a logistic slope of 25, beside the plain model."""
+    for n in (2_000, 20_000, 100_000):
+        found = []
+        for seed in seeds:
+            rng = np.random.default_rng([seed, n, 25])
+            X = rng.uniform(-1.0, 1.0, (n + TESTED, 3))
+            y = (rng.random(len(X)) < expit(25.0 * X[:, 0] - 21.8)).astype(int)
+            model = sordino.LogisticRegression(1.0, 1e-6, data_norm=2.0, classes=[0, 1])
+            plain = PlainLogistic(C=1e6, max_iter=2000).fit(X[:n], y[:n])
+            models = fitted(model, X[:n], y[:n], seed), plain
+            found.append([log_loss(y[n:], m.predict_proba(X[n:])[:, 1]) for m in models])
+        ours, plain_loss = np.mean(found, axis=0)
+        what = f"a slope of 25, n = {n}: log loss over the plain one"
+        yield inside(what, 0.0, float(ours / plain_loss), 1.05 if n > 50_000 else 1.15)
+
+
 STATISTICS: dict[str, tuple[float, Callable[[np.random.Generator, int], np.ndarray]]] = {
     "1 % at 50": (60.0, lambda rng, n: np.where(rng.random(n) < 0.01, 50.0, rng.normal(size=n))),
     "lognormal": (60.0, lambda rng, n: np.minimum(np.exp(rng.normal(size=n)), 60.0)),
@@ -474,7 +491,7 @@ def monotone(seeds: Seeds) -> Iterator[Line]:
         )
 
 
-_ALL = (skewed, symmetric, sparse, counts, slopes, rare, statistics)
+_ALL = (skewed, symmetric, sparse, counts, slopes, rare, steep, statistics)
 MEASURES = {f.__name__: f for f in (*_ALL, few, cancer, search, units, spectrum, persons, monotone)}
 
 

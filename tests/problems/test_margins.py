@@ -90,7 +90,7 @@ def test_three_questions_without_noise_find_the_slope_with_the_clip_of_the_defau
     sure, at = 1e9 * np.eye(expected.size), asked(name, 0.4, slope)
 
     def ask(point, center, number):
-        return Answer(point, *at(point), sure)
+        return Answer(point, *at(point), sure, sure, 1.0)
 
     found = recalibrated(ask, expected, 2.0 * np.eye(expected.size), 3, name != "squared")
     assert found.point[0] == pytest.approx(slope, abs=0.08 * slope)
@@ -101,7 +101,7 @@ def test_five_questions_find_log_odds_that_are_eight_times_as_long():
     at = asked("logistic", 0.4, 8.0)
 
     def ask(point, center, number):
-        return Answer(point, *at(point), 1e9 * np.eye(2))
+        return Answer(point, *at(point), 1e9 * np.eye(2), 1e9 * np.eye(2), 1.0)
 
     found = recalibrated(ask, np.array([1.0, 0.0]), 2.0 * np.eye(2), 5, True)
     assert found.point[0] == pytest.approx(8.0, rel=0.15)
@@ -113,7 +113,8 @@ def test_a_narrow_question_is_believed_as_far_as_wide_ones_do_not_deny_it():
     def told(wide):
         def ask(point, center, number):
             root, sure = (1.1, 100.0) if number < 2 else (wide, 5.0)
-            return Answer(point, bent @ (point - root), bent, sure * np.eye(1), float(number >= 2))
+            root_of = sure * np.eye(1)
+            return Answer(point, bent @ (point - root), bent, root_of, root_of, float(number >= 2))
 
         return recalibrated(ask, np.array([1.0]), np.eye(1), 5, True).point[0]
 

@@ -17,7 +17,16 @@ from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
-from sordino.solvers.descent import ROOM, Leg, TargetUnit, chosen_width, noise_std, one_sided, travelled
+from sordino.solvers.descent import (
+    NOTHING,
+    ROOM,
+    Leg,
+    TargetUnit,
+    chosen_width,
+    noise_std,
+    one_sided,
+    travelled,
+)
 
 # ----------------------------------------------------------------------------------------------------------
 # What more records and budget change for label models: how much is clipped, what is asked of the classes.
@@ -155,6 +164,8 @@ _TAIL, _ENOUGH_TO_WIDEN = 0.2, 2000.0
 # A step may make log odds longer by the first number to be taken as one in one over their length; one of the
 # second is far.
 _LONGER, _FAR = 0.25, 0.2
+# The curvature at long log odds is small, and a step that makes them shorter by more goes too far.
+_SHORTER = 0.5
 # Margins are measured from where they are zero, of slopes of so much at least.
 _NEAREST = 0.1
 # A narrow question finds a slope that is off by about so much where the model is not true.
@@ -369,10 +380,10 @@ class MarginQuestion:
         noise, unsure = self.query.unpacked(np.full(self.query.size, spread), own.narrow)
         curvature = curvature + np.diag(np.maximum(np.diag(unsure - curvature), 0.0))
         errors = np.maximum(np.hypot(noise, _OWN_ERROR * own.travel), 1e-9)  # a prior is nothing beside data
-        if own.narrow < self.own.narrow:  # about a model that is true
-            errors[0] = math.hypot(errors[0], _UNTRUE * curvature[0, 0])
         sure = np.linalg.inv(back) / errors[:, None]
-        return Answer(point, back @ gradient, back @ curvature @ back.T, sure, own.narrow)
+        errors[0] = math.hypot(errors[0], _UNTRUE * curvature[0, 0])
+        careful = np.linalg.inv(back) / errors[:, None]
+        return Answer(point, back @ gradient, back @ curvature @ back.T, sure, careful, own.narrow)
 
 
 def _wider(curator: Curator, problem: Problem, model: Descended) -> float:
@@ -416,14 +427,16 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
 class Answer:
     """What was released about slope and offset at a point.
 
-    ``sure`` is a root of the precision of the gradient, ``width`` the clip of the question.
+    ``sure`` is a root of the precision of the gradient, ``careful`` of one that is about a true model alone,
+    ``width`` the clip of the question.
     """
 
     point: Floats
     gradient: Floats
     curvature: Floats
     sure: Floats
-    width: float = 1.0
+    careful: Floats
+    width: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,7 +459,7 @@ def recalibrated(
 
     **Privacy.** Post-processing of what ``ask`` released.
     """
-    point, answers, wider, center = expected, [], 1.0, 0.0
+    point, answers, wider, center, short = expected, [], 1.0, 0.0, True
     for number in range(asks):
         answers.append(ask(point, center, number))
         found = _posterior(answers, expected, prior / wider)
@@ -455,8 +468,9 @@ def recalibrated(
         moved, far = found.point - point, 0.0
         if not odds:
             moved = np.clip(moved, -1.0, 1.0)
-        elif number < asks - 1:
-            center, (moved, far) = _center(found), longer(moved, point, found)
+        else:  # once they were too long, farther steps would only go back and forth
+            short = short and number < asks - 1 and moved[0] > 0.0
+            center, (moved, far) = _center(found), longer(moved, point, found, short)
         answers = [] if far > _FAR else answers  # those before are about another place
         point = point + moved
         point[0] = max(point[0], _LEAST * found.noise)  # at zero the margins would lose their order
@@ -472,18 +486,20 @@ def _center(found: Recalibrated) -> float:
     return float(np.clip(seen, min(even, 0.0), max(even, 0.0)))
 
 
-def longer(moved: Floats, point: Floats, found: Recalibrated) -> tuple[Floats, float]:
+def longer(moved: Floats, point: Floats, found: Recalibrated, short: bool) -> tuple[Floats, float]:
     """Return a Newton step as far as it holds, and by how much at least it changes the length of margins.
 
     Of classes that hardly overlap the loss is a square in one over the length of their log odds; a Newton
     step in the length goes a third of the way. So a step that makes log odds longer is taken as one in one
-    over the length, as far as the curvature says that it is along the point and noise does not explain it.
+    over the length, as far as the curvature says that it is along the point and noise does not explain it,
+    while log odds were ``short`` wherever they were asked about.
     """
     most = np.maximum(np.abs(point), 1.0)
     moved = np.clip(moved, -most, most)
+    moved = moved * min(1.0, _SHORTER * float(point[0]) / max(-float(moved[0]), NOTHING))
     along = float(point @ found.curvature @ moved) / max(float(point @ found.curvature @ point), 1e-300)
     chance = found.noise / max(point[0], _NEAREST)
-    share = min(max(along - chance, 0.0), _LONGER)
+    share = min(max(along - chance, 0.0), _LONGER) * short
     more = (1.0 - 2.0 * share) / (1.0 - 3.0 * share) - 1.0 - share
     return moved + more * point, abs(along) - _SURE * chance
 
@@ -496,12 +512,13 @@ def _posterior(answers: list[Answer], expected: Floats, prior: Floats) -> Recali
     """
     wide = [a for a in answers if a.width == answers[-1].width]
     narrow, bent = [a for a in answers if a.width != answers[-1].width], _mean_bend(wide)
-    parts = [(a, a.sure, bent) for a in wide]
+    # Where log odds are long they bend little: an answer counts as its own curvature and the mean one say.
+    parts = [(a, a.sure, 0.5 * (bent + _mean_bend([a]))) for a in wide]
     if narrow:
         found, theirs = _posterior(narrow, expected, prior), _mean_bend(narrow)
         missed = np.mean([a.sure @ (a.gradient + bent @ (found.point - a.point)) for a in wide], axis=0)
         doubt = max(len(wide) * float(missed @ missed) - 2.0 * len(missed), 0.0)
-        parts += [(a, a.sure / (1.0 + doubt), theirs) for a in narrow]
+        parts += [(a, a.careful / (1.0 + doubt), theirs) for a in narrow]
     seen = np.concatenate([sure @ own for _, sure, own in parts])
     values = [sure @ (own @ a.point - a.gradient) for a, sure, own in parts]
     inverse = np.linalg.pinv(np.concatenate([prior, seen]))
