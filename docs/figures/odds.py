@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sordino.accounting import gaussian_mu
 from sordino.accounting.trade_off import gaussian_trade_off, worst_trade_off
-from sordino.runs import price as meaning
+from sordino.runs import report as meaning
 
 PAGE = Path(__file__).resolve().parents[1] / "epsilon.md"
 START, END = "<!-- made by docs/figures/odds.py -->", "<!-- end of the table -->"

@@ -13,7 +13,7 @@ import sordino
 from sordino.accounting import certify, gaussian_mu
 from sordino.accounting.trade_off import NO_BOUND, gaussian_trade_off, trade_off, worst_trade_off
 from sordino.kernel.events import RareDpEvent, Relation
-from sordino.runs.price import Price
+from sordino.runs.report import Price
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 SAMPLED = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.1)), 50)

@@ -9,7 +9,7 @@ from scipy import sparse
 import sordino
 from sordino.execute import LocalExecutor
 from sordino.execute.dask import spread
-from sordino.execute.parts import PartedExecutor, folded, part_sum
+from sordino.execute.local import PartedExecutor, folded, part_sum
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sordino.errors import PlanError
-from sordino.execute.parts import added, folded, total
+from sordino.execute.local import added, folded, total
 from sordino.kernel import SparseVector
 
 

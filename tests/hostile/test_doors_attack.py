@@ -11,7 +11,7 @@ import sordino
 from sordino import errors
 from sordino.accounting.trade_off import NO_BOUND
 from sordino.report import report_html
-from sordino.runs.price import Status
+from sordino.runs.report import Status
 from sordino.tables import Category, Ignored, Number, Person, Target, learn_schema
 
 

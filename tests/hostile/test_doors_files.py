@@ -184,7 +184,7 @@ def test_door_03_a_pipeline_says_its_guarantee(tmp_path):
     from sklearn.pipeline import make_pipeline
     from tests.cli.helpers import typed, typed_json
 
-    from sordino.runs.price import at_most
+    from sordino.runs.report import at_most
 
     X = numbers()
     pipeline = make_pipeline(

@@ -8,7 +8,7 @@ from tests.cli.helpers import typed, typed_json
 import sordino
 from sordino import errors
 from sordino.kernel.noise import seeded_noise_not_private as seeded_noise
-from sordino.runs.price import Status
+from sordino.runs.report import Status
 from sordino.tables import Category, Number, Person, learn_schema
 
 WARDS = sordino.Schema([Number("age"), Category("ward"), Person("id")])

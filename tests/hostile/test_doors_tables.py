@@ -15,7 +15,7 @@ import sordino
 from sordino import errors
 from sordino.kernel.noise import seeded_noise_not_private as seeded_noise
 from sordino.runs import composed
-from sordino.runs.price import each_once
+from sordino.runs.report import each_once
 from sordino.runs.search import Trial
 from sordino.tables import Category, Date, Ignored, Number, Person, Target, learn_schema
 

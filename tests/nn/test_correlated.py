@@ -12,8 +12,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.torch import NoisePool, TensorNoise
 from sordino.kernel import Banded, Buffered, Correlated, Cyclic, NoiseSource, Regenerated
 from sordino.nn import Trainer, make_private
-from sordino.runs.correlation import NOISES, best_bands, best_buffers, choices, prefix_error
-from sordino.runs.training import Training
+from sordino.runs.training import NOISES, Training, best_bands, best_buffers, choices, prefix_error
 
 X = torch.linspace(-1, 1, 240).reshape(80, 3)
 Y = (X[:, 0] > 0).long()

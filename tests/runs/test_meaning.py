@@ -3,7 +3,7 @@
 import pytest
 
 from sordino.accounting.trade_off import worst_trade_off
-from sordino.runs import price as meaning
+from sordino.runs import report as meaning
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.1, 0.5, 1.0, 3.0, 8.0, 11.0, 40.0, float("inf")])

@@ -10,7 +10,7 @@ import pytest
 import sordino
 from sordino.kernel import public_generator
 from sordino.runs import task as progress
-from sordino.runs.price import at_most
+from sordino.runs.report import at_most
 
 X = public_generator(2).normal(size=(200, 3))
 Y = X[:, 0] > 0

@@ -15,7 +15,7 @@ from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel import ClippedSum, Full, Gaussian, GumbelTopK, NoiseSource, Norm, Plan, Poisson, Release
 from sordino.runs import PaperClaim, PrivacyReport
-from sordino.runs.price import at_most
+from sordino.runs.report import at_most
 
 
 class Sum(ClippedSum):

@@ -17,7 +17,7 @@ from sordino.kernel import Relation
 from sordino.problems.affine import Affine
 from sordino.problems.robust import Sample
 from sordino.runs.search import score_means
-from sordino.solvers.around import Around
+from sordino.solvers.auto import Around
 from sordino.solvers.descent import Moments
 from sordino.testing import seeded_noise_not_private
 

@@ -73,7 +73,7 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
     """
     from sordino.errors import InvalidInputError
     from sordino.runs import PrivacyReport, composed
-    from sordino.runs.price import at_most
+    from sordino.runs.report import at_most
     from sordino.saving import about
 
     texts = [(str(path), about(path)["report"]) for path in models]

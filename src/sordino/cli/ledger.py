@@ -133,7 +133,7 @@ HISTORY = ("#", "reserved at (UTC)", "status", "epsilon", "delta", "description"
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
     """Return a reservation as a line of the table that has these titles."""
-    from sordino.runs.price import at_most
+    from sordino.runs.report import at_most
 
     when = entry.reserved_at[:19].replace("T", " ")
     status = f"{entry.status.value} ({entry.reason})" if entry.reason else entry.status.value

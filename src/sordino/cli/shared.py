@@ -436,7 +436,7 @@ def show_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def bound(found: Any) -> str:
     """Return epsilon and delta of a report or a certificate, rounded up as all that is guaranteed."""
-    from sordino.runs.price import at_most
+    from sordino.runs.report import at_most
 
     return f"epsilon {at_most(found.epsilon)}, delta {at_most(found.delta, 3)}"
 

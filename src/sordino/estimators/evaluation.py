@@ -31,7 +31,7 @@ from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, Task, run
-from sordino.runs.price import each_once
+from sordino.runs.report import each_once
 from sordino.saving.files import model_digest
 from sordino.solvers import statistic
 from sordino.tables import Schema

@@ -29,7 +29,7 @@ from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
-from sordino.runs.price import at_most, each_once
+from sordino.runs.report import at_most, each_once
 from sordino.solvers import statistic
 from sordino.solvers.heavy.ranks import Cells
 from sordino.tables.columns import Column

@@ -30,7 +30,15 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, look_up
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
-from sordino.private_estimator import PrivateEstimator, Scored
+from sordino.private_estimator import (
+    PrivateEstimator,
+    Scored,
+    Tabular,
+    centred,
+    declared_target,
+    encoded_labels,
+    target_bound,
+)
 from sordino.problems.losses import (
     IDENTITY,
     LOSSES,
@@ -46,10 +54,9 @@ from sordino.problems.losses import (
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
-from sordino.solvers.around import Around
+from sordino.solvers.auto import Around
 from sordino.solvers.base import LinearFit
 from sordino.tables.shapes import shapes_of
-from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
 from sordino.values import among, check_flag, check_mapping, check_not_negative, check_positive
 
 # -------------------------------- What classifiers with one margin per class (or one for two classes) share

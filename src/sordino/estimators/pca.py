@@ -18,13 +18,12 @@ from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
 from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Relation, public_generator
-from sordino.private_estimator import PrivateEstimator
+from sordino.private_estimator import PrivateEstimator, Tabular
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, PrivacyReport, Stream, Task
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.direct import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
-from sordino.tables.tabular import Tabular
 from sordino.values import among, check_count, check_flag, check_mapping, moved_parameters, refusing
 
 # ------------------------------------------------------------------ What PCA checks before it sees any data

@@ -34,7 +34,7 @@ from sordino.estimators.scattering import ScatteringTransformer
 from sordino.kernel import public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.runs import Price, PrivacyReport, composed
-from sordino.runs.price import each_once
+from sordino.runs.report import each_once
 from sordino.tables import Schema, TableEncoder
 from sordino.tables.values import require_pandas
 

@@ -22,7 +22,7 @@ from sordino.kernel import PaperNoise, Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample, Truncation
 from sordino.runs import Ask, Fitted, Price, PrivacyReport, Task, run
-from sordino.runs.price import at_most, each_once
+from sordino.runs.report import at_most, each_once
 from sordino.solvers import statistic
 from sordino.solvers.heavy.location import UNLIMITED, RobustEstimate
 from sordino.tables.columns import Column

@@ -22,8 +22,7 @@ from sordino.errors import InvalidInputError, PlanError, UnsupportedError, Worke
 from sordino.execute import dask_worker as worker
 from sordino.execute.cluster import current_client
 from sordino.execute.dask_worker import Facts, Failed, Job, Kept, Reply, Round, Steps
-from sordino.execute.local import Held, HeldColumn
-from sordino.execute.parts import Nodes, PartedExecutor
+from sordino.execute.local import Held, HeldColumn, Nodes, PartedExecutor
 from sordino.kernel import Question, SparseVector
 from sordino.kernel.events import Share
 

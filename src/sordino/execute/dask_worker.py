@@ -20,8 +20,7 @@ from scipy import sparse
 from sordino import errors
 from sordino.errors import SordinoError, WorkerError
 from sordino.execute.csr import as_rows, sound
-from sordino.execute.local import LocalExecutor
-from sordino.execute.parts import Nodes, folded, part_sum
+from sordino.execute.local import LocalExecutor, Nodes, folded, part_sum
 from sordino.execute.persons import is_missing
 from sordino.kernel import Question, SparseVector
 from sordino.kernel.arrays import Floats

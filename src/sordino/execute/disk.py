@@ -19,8 +19,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
-from sordino.execute.local import CSR, DENSE, Held, LocalExecutor
-from sordino.execute.parts import Nodes, folded, in_parts, total
+from sordino.execute.local import CSR, DENSE, Held, LocalExecutor, Nodes, folded, in_parts, total
 from sordino.execute.records import LocalRecords, LocalView, same_map
 from sordino.kernel import Batch, Question
 from sordino.kernel.arrays import Floats, Ints, compiled

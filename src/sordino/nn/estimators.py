@@ -23,9 +23,16 @@ from sordino.kernel.clip.tensors import row_factors
 from sordino.nn.data import single
 from sordino.nn.solvers import noise_rate
 from sordino.nn.trainer import Trainer
-from sordino.private_estimator import PrivateEstimator, Scored
+from sordino.private_estimator import (
+    PrivateEstimator,
+    Scored,
+    Tabular,
+    centred,
+    declared_target,
+    encoded_labels,
+    target_bound,
+)
 from sordino.solvers.updates import HardThreshold
-from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
 from sordino.values import check_count, check_positive
 
 _BLOCK = 4096

@@ -14,7 +14,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Gaussian, Plan, Poisson, Query, Relation, Release
 from sordino.nn.engines import Engine
 from sordino.nn.queries import Block, PersonDifference, PersonGradient, TorchDifference, TorchGradient
-from sordino.runs.correlation import Choice
+from sordino.runs.training import Choice
 from sordino.solvers import SOLVERS, Capabilities, Entry, Option, Options, capabilities_of, make_solver
 from sordino.solvers.base import FLAGS
 from sordino.solvers.updates import (

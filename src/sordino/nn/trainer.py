@@ -26,7 +26,7 @@ from sordino.nn.queries import exact_block
 from sordino.nn.session import Checkpoint, Session, Training, open_session, resume_session, together
 from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Settings, TrainingState, settled
 from sordino.runs import Ask, Price, PrivacyReport, track
-from sordino.runs.correlation import Choice
+from sordino.runs.training import Choice
 from sordino.runs.training import Training as Priced
 from sordino.solvers.updates import HardThreshold
 from sordino.values import check_count, check_positive

@@ -13,7 +13,7 @@ from sordino.errors import InvalidInputError
 from sordino.estimators.metrics import CalibrationCurve
 from sordino.estimators.pca import PCA
 from sordino.kernel.arrays import Floats
-from sordino.runs.price import at_most
+from sordino.runs.report import at_most
 
 # ----- One style for all plots: colours that everybody can tell apart, log axes whose labels do not overlap
 

@@ -26,7 +26,7 @@ from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.plots import coefficients_of
 from sordino.report.provenance import plain, provenance
 from sordino.runs import PrivacyReport, ReleaseReport
-from sordino.runs.price import Status, at_most, guess, percent, strength
+from sordino.runs.report import Status, at_most, guess, percent, strength
 from sordino.saving.files import model_digest
 
 # What is asked, by the name that solvers give a release, and what a mechanism does, by its name.

@@ -36,8 +36,7 @@ from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, R
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import FilterMode, Ledger, Reservation
 from sordino.ledger.ledger import Ending
-from sordino.runs.price import Price, Status, receipt_words
-from sordino.runs.report import PaperClaim, PrivacyReport
+from sordino.runs.report import PaperClaim, Price, PrivacyReport, Status, receipt_words
 from sordino.values import at_least, check_number
 
 # ---------------------------------------------- What a user wants: a budget, and the ledger it is booked on

@@ -6,7 +6,9 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from decimal import Decimal
+from enum import StrEnum
+from functools import lru_cache, reduce
 from typing import Any
 
 from dp_accounting import dp_event as dp
@@ -18,20 +20,203 @@ from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Relation
 from sordino.kernel.mechanism import OnGrid
-from sordino.kernel.noise import NoiseSource
+from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.kernel.plan import Plan, Release
-from sordino.runs.price import (
-    LITTLE,
-    Price,
-    Status,
-    at_most,
-    bet,
-    each_once,
-    is_apart,
-    prices_in,
-    together,
-    warning,
-)
+from sordino.ledger.account import exact, exact_sum
+from sordino.values import at_most as at_most
+
+# ------------------------------------------------------ What may be said of a guarantee, from best to worst
+
+
+class Status(StrEnum):
+    """Whether a guarantee holds, or why it does not; the order is from best to worst.
+
+    A composition, and a run that reads a learned schema, has the worst status of its parts.
+    """
+
+    PRIVATE = "private"
+    COPY = "unverified copy"
+    SEEDED = "seeded (not private)"
+    APART = "not private (a schema was learned for another unit or relation)"
+    UNPROVEN = "not private (parts of it are not proven)"
+    UNPAID = "not private (a step reads the records and paid nothing)"
+    NO_NOISE = "not private (no noise)"
+
+    @classmethod
+    def worst(cls, parts: Iterable[Status]) -> Status:
+        """Return the worst of some statuses; without any, the best one there is."""
+        order = list(cls)
+        return max(parts, key=order.index, default=cls.PRIVATE)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    @property
+    def holds(self) -> bool:
+        """Whether numbers of this status are a guarantee, certified here or copied."""
+        return self in (Status.PRIVATE, Status.COPY)
+
+
+# ------------------------- What a guarantee means in bets and chances, for people who do not read exponents
+
+LITTLE = 8.0
+"""Above this epsilon a guarantee protects little, and every text says so."""
+_ROUNDING = 1e-8  # of a percentage, in units of its last digit: one half is 50.0 % and not 50.1
+
+
+def guess(curve: TradeOff) -> float:
+    """Return the largest chance to guess right whether a record was there, from a prior of one half."""
+    return 0.5 + curve.advantage / 2
+
+
+def bet(what: str, curve: TradeOff) -> str:
+    """Return a guarantee as a bet on ``what``."""
+    return (
+        f"Whoever bets on {what}, and knows all the others, wins 50 % of the bets by tossing a coin, and "
+        f"at worst {percent(guess(curve))} after seeing everything that this run released."
+    )
+
+
+def percent(share: float) -> str:
+    """Return a share as percent, rounded up, with the digits that tell it from 100."""
+    for digits in (1, 2, 3, 4):
+        unit = 10.0**digits
+        above = math.ceil(100.0 * share * unit - _ROUNDING) / unit
+        if above < 100.0:
+            return f"{above:.{digits}f} %"
+    return "100 %"
+
+
+def strength(epsilon: float) -> str:
+    """Return one word, or a few, for a guarantee."""
+    if not math.isfinite(epsilon):
+        return "none"
+    names = ((1.0, "strong"), (4.0, "moderate"), (LITTLE, "weak"))
+    return next((name for most, name in names if epsilon <= most), "very little")
+
+
+def warning(epsilon: float, curve: TradeOff) -> str | None:
+    """Return what must be said about a guarantee that protects little; None where there is none at all."""
+    if not math.isfinite(epsilon):
+        return None
+    return (
+        f"epsilon above {LITTLE:g} protects little: whoever bets on whether somebody was in the data may win "
+        f"{percent(guess(curve))} of the bets"
+    )
+
+
+LEARNED = "the schema was learned from records: "
+"""How the line of a report begins that says in words what a schema cost."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """The guarantee under which a schema was learned; it comes on top of that of every run that reads it.
+
+    Parameters
+    ----------
+    epsilon, delta, relation, unit : as certified; epsilon is infinite where nobody knows it any more.
+    receipt : a random text that tells this payment from another of the same size; "" where none was drawn.
+    said : the status of the run that was paid for, as it is stated.
+    certified : the run was one of this process; what was read from a text or typed proves nothing.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    unit: str
+    receipt: str = ""
+    said: Status = Status.PRIVATE
+    certified: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0 or not 0 <= self.delta <= 1:
+            raise InvalidInputError(
+                "Expected the price of a learned schema with epsilon >= 0 and delta in [0, 1], got epsilon = "
+                f"{self.epsilon:g}, delta = {self.delta:g}. Write what `sordino schema learn` certified."
+            )
+
+    @property
+    def status(self) -> Status:
+        """What may be said of the run that was paid for."""
+        unknown = Status.PRIVATE if math.isfinite(self.epsilon) else Status.NO_NOISE
+        return Status.worst([self.said, unknown, Status.PRIVATE if self.certified else Status.COPY])
+
+    @classmethod
+    def of(cls, report: PrivacyReport, receipt: str = "") -> Price:
+        """Return what a run cost and how far it is private, with its receipt or a fresh one."""
+        receipt = receipt or draw_receipt()
+        numbers = report.epsilon, report.delta, report.relation, report.unit
+        return cls(*numbers, receipt, report.status, certified=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, for JSON and TOML."""
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
+        out = {"epsilon": epsilon, "delta": self.delta, "relation": self.relation.value, "unit": self.unit}
+        return {**out, "status": self.said.value, **({"receipt": self.receipt} if self.receipt else {})}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Price:
+        """Read :meth:`to_dict`; anything else raises ``InvalidInputError``."""
+        known = {"epsilon", "delta", "relation", "unit"}
+        if not isinstance(data, dict) or not known <= set(data) <= {*known, "status", "receipt"}:
+            raise InvalidInputError(
+                "Expected the price of a learned schema as epsilon, delta, relation, unit, perhaps a status "
+                "and a receipt."
+            )
+        try:
+            epsilon, delta = float(data["epsilon"]), float(data["delta"])
+        except (TypeError, ValueError):
+            raise InvalidInputError("Expected epsilon and delta of a learned schema as numbers.") from None
+        said = data.get("status", Status.COPY.value)  # earlier versions did not say it
+        if said not in list(Status):
+            raise InvalidInputError(f"Expected the status of a learned schema among {', '.join(Status)}.")
+        words = str(data["unit"]), str(data.get("receipt", ""))
+        return cls(epsilon, delta, Relation.parse(data["relation"]), *words, Status(said))
+
+    def __str__(self) -> str:
+        numbers = f"epsilon = {at_most(self.epsilon)}, delta = {at_most(self.delta)}"
+        return f"{numbers}, {self.relation.value} one {self.unit}"
+
+
+def draw_receipt() -> str:
+    """Return a fresh random text that tells one payment from another."""
+    noise = fresh_noise()
+    return f"{int(noise.integers(2**63 - 1, 1)[0]):016x}"
+
+
+def receipt_words(receipt: str, status: Status) -> str:
+    """Return how a ledger's description of a reservation names the payment it is for."""
+    return f"receipt {receipt}, {status}"
+
+
+def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
+    """Return the payments, each once. Two of the same size without a receipt may be two payments, and stay.
+
+    Where two prices with one receipt differ, one of them was edited: the worse of both counts.
+    """
+    found: dict[Any, Price] = {}
+    for price in prices:
+        key: Any = (price.receipt, price.relation, price.unit) if price.receipt else object()
+        seen = found.get(key, price)
+        found[key] = replace(
+            seen,
+            epsilon=max(seen.epsilon, price.epsilon),
+            delta=max(seen.delta, price.delta),
+            said=Status.worst([seen.said, price.said]),
+            certified=seen.certified and price.certified,
+        )
+    return tuple(found.values())
+
+
+def _sum_up(values: list[float]) -> float:
+    """Return the sum of numbers as they are written, rounded up where a float cannot hold it."""
+    if not all(math.isfinite(value) for value in values):
+        return math.inf
+    total = reduce(exact_sum, map(float, values), Decimal(0))
+    found = float(total)
+    return found if exact(found) >= total else math.nextafter(found, math.inf)
+
 
 FORMAT = 2
 _STATED = 1.02  # a plan is calibrated to its epsilon from below, within a percent; more than that is another
@@ -161,7 +346,7 @@ class PrivacyReport:
             Status.NO_NOISE: not math.isfinite(self.epsilon),
             Status.UNPAID: bool(self.unpaid),
             Status.UNPROVEN: bool(self.unproven),
-            Status.APART: is_apart(self),
+            Status.APART: self._is_apart,
             Status.SEEDED: self.seeded,
             Status.COPY: self.copied,
         }
@@ -186,7 +371,7 @@ class PrivacyReport:
             f"e^{at_most(self.epsilon)}, but for a probability of {at_most(self.delta)}."
         )
         words += " This run used seeded noise, so it does not hold." if self.seeded else ""
-        return f"For this run alone: {words} {self.on_top}" if is_apart(self) else words
+        return f"For this run alone: {words} {self.on_top}" if self._is_apart else words
 
     @property
     def odds(self) -> str:
@@ -204,7 +389,7 @@ class PrivacyReport:
 
         A schema that was learned for the run counts; where it protects somebody else, nothing is bounded.
         """
-        if is_apart(self) or (self.whole and not math.isfinite(self.whole[0])):
+        if self._is_apart or (self.whole and not math.isfinite(self.whole[0])):
             return NO_BOUND
         proven = certify(self.event, self.delta, self.relation).epsilon
         if self.epsilon <= _STATED * proven:
@@ -218,11 +403,25 @@ class PrivacyReport:
 
     @property
     def whole(self) -> tuple[float, float] | None:
-        """Epsilon and delta, at most, of this run and the schema that was learned for it.
+        """Epsilon and delta, at most, of this run and the schema that was learned for it, by their sum.
 
         None where nothing was learned, or where the schema protects somebody else: that does not add up.
         """
-        return together(self)
+        if not self.learned:
+            return None
+        if not all(math.isfinite(price.epsilon) for price in self.learned):
+            return math.inf, 1.0
+        if self._is_apart:
+            return None
+        delta = _sum_up([self.delta, *(price.delta for price in self.learned)])
+        return _sum_up([self.epsilon, *(price.epsilon for price in self.learned)]), min(delta, 1.0)
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether the run reads a schema that protects somebody else: no number bounds both for anybody."""
+        known = all(math.isfinite(price.epsilon) for price in self.learned)
+        own = (self.relation, self.unit)
+        return known and any((price.relation, price.unit) != own for price in self.learned)
 
     @property
     def on_top(self) -> str | None:
@@ -319,7 +518,7 @@ class PrivacyReport:
             seeded=bool(data["seeded"]),
             paper_claim=PaperClaim(**claim) if claim is not None else None,
             discretisation=None if grid is None else float(grid),
-            learned=prices_in(data),
+            learned=tuple(map(Price.from_dict, data["learned"])),
             copied=True,
             **texts,
         )

@@ -15,9 +15,8 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan
-from sordino.runs.price import Price, receipt_words
 from sordino.runs.promise import Ask, Promise, enclosing
-from sordino.runs.report import PrivacyReport
+from sordino.runs.report import Price, PrivacyReport, receipt_words
 
 
 class Solver(Protocol):

@@ -19,7 +19,7 @@ import tomli_w
 from sordino.errors import InvalidInputError, SchemaError
 from sordino.execute.persons import MARKERS, number_owners
 from sordino.runs import Price
-from sordino.runs.price import LEARNED, each_once, prices_in_words
+from sordino.runs.report import LEARNED, each_once
 from sordino.tables.columns import KINDS, Blank, Column, Exposure, Ignored, Person, Target, Weight, refuse
 from sordino.tables.files import INDEXES, DataFile, replace_file, stored_kinds
 from sordino.tables.values import Frame, codes_of, framed, numbers_of, require_pandas
@@ -388,8 +388,6 @@ def _table(column: Column) -> dict[str, Any]:
 
 
 def _read_prices(said: Any) -> tuple[Price, ...]:
-    if isinstance(said, str):  # files of earlier versions say it in words
-        return prices_in_words(said) if said else ()
     if not isinstance(said, list):
         raise SchemaError("Expected learned as tables, each with epsilon, delta, relation and unit.")
     try:

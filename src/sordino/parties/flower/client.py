@@ -21,7 +21,7 @@ from sordino.parties.flower.models import FederatedRecipe, LocalModel, Weights
 from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.words import Code, code_of
 from sordino.runs import Ask, Price, PrivacyReport, RoundBook
-from sordino.runs.price import Status
+from sordino.runs.report import Status
 
 
 def fits(weights: object, shape: tuple[int, ...]) -> bool:
