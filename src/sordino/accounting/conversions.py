@@ -6,8 +6,7 @@ import math
 
 import mpmath
 import numpy as np
-from dp_accounting import gaussian_mechanism
-from scipy import optimize
+from scipy import optimize, special
 
 from sordino.errors import InvalidInputError
 from sordino.values import is_number
@@ -37,12 +36,25 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if mu == 0:
         return 0.0
     mu = max(mu, SMALLEST_MU) * (1 + MU_ROUNDING)
-    with np.errstate(divide="ignore"):  # it brackets with values where delta is 0
-        epsilon = float(gaussian_mechanism.get_epsilon_gaussian(1 / mu, delta))
+    wanted, sigma, low, high = np.log(delta), 1 / mu, 0.0, 1.0
+    if _log_delta(sigma, 0.0) < wanted:
+        epsilon = 0.0
+    else:
+        while _log_delta(sigma, high) > wanted:
+            low, high = high, 10 * high
+        epsilon = optimize.brentq(lambda e: _log_delta(sigma, e) - wanted, low, high, xtol=1e-12)
     step = max(epsilon, 1e-3) * 2.0**-50
     while math.isfinite(epsilon) and _gaussian_delta(mu, epsilon) > delta:
         epsilon, step = epsilon + step, 2 * step
     return epsilon
+
+
+def _log_delta(sigma: float, epsilon: float) -> float:
+    """Return ln(delta) of a Gaussian with this noise multiplier at an epsilon, in floats."""
+    middle = epsilon * sigma + 1 / (2 * sigma)
+    x, y = special.log_ndtr(1 / sigma - middle), epsilon + special.log_ndtr(-middle)
+    with np.errstate(divide="ignore"):  # delta may be 0
+        return x + np.log1p(-np.exp(y - x)) if y <= x else -np.inf
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> mpmath.mpf:
@@ -57,8 +69,13 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if math.isinf(epsilon):
         return 0.0
-    with np.errstate(divide="ignore"):  # beyond LARGEST the formula leaves the floats: more noise is sound
-        multiplier = float(gaussian_mechanism.get_sigma_gaussian(min(epsilon, LARGEST), delta))
+    wanted, low, high = np.log(delta), 0.1, 1.0
+    bounded = min(epsilon, LARGEST)  # beyond it the formula leaves the floats: more noise is sound
+    while _log_delta(low, bounded) < wanted:
+        low, high = low / 10, low
+    while _log_delta(high, bounded) > wanted:
+        low, high = high, 10 * high
+    multiplier = optimize.brentq(lambda s: _log_delta(s, bounded) - wanted, low, high, xtol=1e-12)
     step = 2.0**-48
     while multiplier * SMALLEST_MU < 1 and gaussian_epsilon(1 / multiplier, delta) > epsilon:
         multiplier, step = multiplier * (1 + step), 2 * step

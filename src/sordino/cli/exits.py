@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from sordino import errors
+from sordino.cli.later import defer
 from sordino.cli.shared import RUNNING, guard
 
 OK = 0
@@ -95,6 +96,11 @@ def status_of(error: errors.SordinoError) -> int:
 
 class Program(click.Group):
     """The group of all commands: errors end in words and a status, warnings are notes, Ctrl-C is said."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run as a program, which a test or another program does not."""
+        defer()
+        return super().__call__(*args, **kwargs)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Add a command, which will write onto nothing that it reads."""

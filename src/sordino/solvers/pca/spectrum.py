@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, eigvalsh
-from scipy.optimize import isotonic_regression
+from scipy import optimize
 
 from sordino.kernel import Curator, Full, Release
 from sordino.kernel.arrays import Floats, Ints
@@ -100,7 +100,7 @@ def captured_variance(noisy: Floats, std: float, count: int) -> tuple[Floats, Fl
         return np.maximum(y, 0.0), np.zeros(count)
     gaps = y[:, None] - noisy[None, :]
     push = std**2 * (gaps / (np.square(gaps) + (CLOSE * std) ** 2)).sum(axis=1)
-    captured = isotonic_regression(y - push, increasing=False).x
+    captured = optimize.isotonic_regression(y - push, increasing=False).x
     near = np.square(gaps) + std**2
     slope = 1.0 + std**2 * ((np.square(gaps) - std**2) / np.square(near)).sum(axis=1)
     doubt = std * np.maximum(slope, 1.0)
@@ -442,7 +442,7 @@ def measured(
     share = np.divide(np.square(doubt), np.square(both), out=np.ones_like(both), where=both > 0)
     weight = np.where(loud, 0.0, np.maximum(share, np.clip((apart - AGREE) / (APART - AGREE), 0.0, 1.0)))
     values = np.maximum(found.variances + weight * (plain - found.variances), 0.0)
-    values = np.asarray(isotonic_regression(values, increasing=False).x)
+    values = np.asarray(optimize.isotonic_regression(values, increasing=False).x)
     doubt = np.maximum(doubt, np.where((apart > 1.0) & ~loud, distance, 0.0))
     doubt = np.hypot((1.0 - weight) * doubt, weight * std)
     # The clipped answer is off by what it may hide, or by its distance from the plain one and by its noise.

@@ -1,0 +1,71 @@
+"""Modules of other packages that a command imports and may never use: each runs when a name of it is used.
+
+scikit-learn imports SciPy's statistics and pandas, and dp-accounting its accountants, whether or not anything
+calls them: half of the imports of a small fit. Only the program defers them; a process that imports the
+library is its user's own.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+MODULES = frozenset({"dp_accounting", "pandas", "scipy.optimize", "scipy.signal", "scipy.stats"})
+
+
+class Deferred(ModuleType):
+    """A module that runs when a name is asked for that it lacks and that none of its submodules has."""
+
+    def __getattr__(self, name: str) -> Any:
+        loader = vars(self)["__loader__"]
+        return loader.find(self, name)
+
+
+class DeferringLoader(Loader):
+    """Makes a module and runs it later, in the thread that asks for a name first; other threads wait."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader, self._lock, self._running = loader, threading.RLock(), False
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run nothing yet."""
+        module.__class__ = Deferred
+
+    def find(self, module: ModuleType, name: str) -> Any:
+        """Return an attribute: a submodule by itself, anything else after the module has run."""
+        whole = f"{module.__name__}.{name}"
+        with self._lock:
+            if name in vars(module):
+                return vars(module)[name]
+            if self._running:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            if PathFinder.find_spec(whole, module.__path__) is not None:
+                return import_module(whole)
+            self._running = True
+            self._loader.exec_module(module)
+            module.__class__ = ModuleType
+            return getattr(module, name)
+
+
+class Finder(MetaPathFinder):
+    """Finds the modules that are deferred, and leaves all others to Python."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how to make a module without running it."""
+        spec = PathFinder.find_spec(name, path, target) if name in MODULES else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = DeferringLoader(spec.loader)
+        return spec
+
+
+def defer() -> None:
+    """Defer the modules that are not loaded yet."""
+    sys.meta_path.insert(0, Finder())
