@@ -245,7 +245,9 @@ def test_a_release_is_one_message_per_worker_whatever_the_number_of_parts(cluste
 
 
 def test_a_lazy_step_sends_the_touched_columns_and_no_others(monkeypatch):
-    wide = sparse.random_array((300, 10**6), density=4e-6, format="csr", rng=np.random.default_rng(0))
+    wide = sparse.random_array(
+        (300, 10**6), density=4e-6, format="csr", random_state=np.random.default_rng(0)
+    )
     rows, column = spread([delayed(part) for part in cut(wide, EDGES)], NUMBERS)
     executor = rows.executor(column, 1.0, 0.0, None)
     sent, honest = [], DaskExecutor._branches

@@ -256,7 +256,7 @@ def test_no_records_give_an_empty_sum():
 @pytest.mark.parametrize("width", [7, 3000])
 def test_columns_are_picked_alike_whether_few_or_very_many_are_there(width):
     rng = np.random.default_rng(0)
-    matrix = sparse.random_array((30, 7), density=0.4, format="csr", rng=rng)
+    matrix = sparse.random_array((30, 7), density=0.4, format="csr", random_state=rng)
     matrix = sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), (30, width))
     rows, columns = np.array([3, 4, 9, 28]), np.array([6, 0, 3])
     found = csr.picked(matrix, rows, columns)
@@ -267,7 +267,7 @@ def test_columns_are_picked_alike_whether_few_or_very_many_are_there(width):
 @pytest.mark.parametrize("dense", [True, False])
 def test_second_moments_of_mapped_rows_are_those_of_their_columns(dense):
     rng = np.random.default_rng(1)
-    matrix = sparse.random_array((500, 9), density=0.4, format="csr", rng=rng)
+    matrix = sparse.random_array((500, 9), density=0.4, format="csr", random_state=rng)
     rows = LocalExecutor(matrix.toarray() if dense else matrix, np.ones(500), 1.3, intercept=0.2).records(
         None
     )

@@ -69,7 +69,7 @@ def test_gumbel_needs_less_noise_than_the_laplace_of_the_paper():
 @pytest.mark.statistical
 def test_lazy_and_dense_selections_have_the_same_law():
     problem = made_problem(n=10, d=300)
-    x = sparse.random_array((10, 300), density=0.01, rng=np.random.default_rng(0), format="csr")
+    x = sparse.random_array((10, 300), density=0.01, random_state=np.random.default_rng(0), format="csr")
     y = np.ones(10)
     solver = FrankWolfe(None, 1, 0.4, 6.0)
     touched = np.flatnonzero(x.toarray().any(axis=0))

@@ -49,7 +49,7 @@ def test_momentum_reaches_the_optimum_in_fewer_steps():
 
 def test_iterates_stay_sparse_vectors_with_momentum():
     problem = made_problem(n=60, d=5000, intercept=0.5)
-    x = sparse.random_array((60, 5000), density=0.0005, rng=np.random.default_rng(0), format="csr")
+    x = sparse.random_array((60, 5000), density=0.0005, random_state=np.random.default_rng(0), format="csr")
     solver = SgdHt(7, 3, 0.6, 0.9, Full(), Momentum("nesterov", 0.8))
     ours = run(solver, problem, x, np.ones(60), scale=1.2)[-1]
     assert np.count_nonzero(ours) == 8

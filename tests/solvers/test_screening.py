@@ -23,7 +23,9 @@ PROBLEM = Problem(LOSSES["logistic"], N, D, Relation.ADD_REMOVE, 1.0, 1e-5, inte
 
 def sparse_rows(columns=D, seed=3):
     rng = np.random.default_rng(seed)
-    rows = sparse.random_array((N, TOUCHED), density=0.2, rng=rng, data_sampler=lambda size: rng.random(size))
+    rows = sparse.random_array(
+        (N, TOUCHED), density=0.2, random_state=rng, data_sampler=lambda size: rng.random(size)
+    )
     rows = sparse.csr_matrix(rows)
     rows.data += 0.2
     rows.resize((N, columns))
@@ -142,7 +144,7 @@ def test_numbers_keep_their_steps():
 def test_rare_columns_do_not_drown_the_others_where_there_is_no_noise():
     rng = np.random.default_rng(5)
     common = (rng.random((2000, 60)) < 0.3) * 1.0
-    rare = sparse.random_array((2000, 3000), density=0.002, rng=rng)
+    rare = sparse.random_array((2000, 3000), density=0.002, random_state=rng)
     rows = sparse.csr_matrix(sparse.hstack([common, rare.astype(bool).astype(float)])) / 8.0
     y = np.clip(common[:, :2] @ [0.5, -0.5] + 0.1 * rng.normal(size=2000), -1.0, 1.0)
     scores = []

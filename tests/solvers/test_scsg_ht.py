@@ -30,7 +30,7 @@ def test_without_noise_svrg_on_all_records_is_plain_hard_thresholding():
 def test_dense_and_sparse_rows_give_the_same_iterates(keep):
     problem = made_problem(d=700, ridge=0.1, intercept=0.4)
     rng = np.random.default_rng(1)
-    x = sparse.random_array((120, 700), density=0.002, rng=rng, format="csr")
+    x = sparse.random_array((120, 700), density=0.002, random_state=rng, format="csr")
     y = rng.choice([-1.0, 1.0], 120)
     solver = ScsgHt(6, 0.6, 0.4, 0.8, problem.row_bound, Full(), Full(), (3, 3), keep)
     ours, dense = run(solver, problem, x, y), run(solver, problem, x.toarray(), y)
@@ -113,7 +113,7 @@ def test_lengths_are_cut_at_max_iter_and_never_all_zero():
 def test_the_lazy_step_with_a_sparse_snapshot_has_the_law_of_the_dense_one():
     problem = made_problem(n=24, d=400, intercept=0.4)
     rng = np.random.default_rng(1)
-    x = sparse.random_array((24, 400), density=0.008, rng=rng, format="csr")
+    x = sparse.random_array((24, 400), density=0.008, random_state=rng, format="csr")
     y = rng.choice([-1.0, 1.0], 24)
     solver = ScsgHt(5, 0.6, 0.4, 0.8, problem.row_bound, Poisson(0.5), Poisson(0.4), (3,), 6)
     lazy = np.array([_last(solver, problem, x, y, s) for s in range(700)])

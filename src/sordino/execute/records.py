@@ -70,11 +70,19 @@ class LocalRecords:
         return len(self.targets)
 
     def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w``, one column per output for a matrix ``w``."""
+        """Return ``x_i . w``, one column per output for a matrix ``w``; the last ones stay known."""
         w = as_point(w)
-        scale = self.scale if w.ndim == 1 else self.scale[:, None]
-        out = self._products(w[..., : self.features]) * scale
-        return out + self.intercept * w[..., -1] if self.intercept else out
+        known = self.__dict__.get("_margins")
+        if known is None or not np.array_equal(known[0], w):
+            scale = self.scale if w.ndim == 1 else self.scale[:, None]
+            out = self._products(w[..., : self.features]) * scale
+            if self.intercept:
+                out += self.intercept * w[..., -1]
+            if w.ndim > 1:
+                return out
+            known = (w.copy(), out)
+            object.__setattr__(self, "_margins", known)
+        return known[1]
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
         """Return ``sum_i clip_C(r_i x_i)``, one output, in one pass over the rows."""
@@ -102,13 +110,15 @@ class LocalRecords:
         return out
 
     def through(self, affine: PublicMap) -> Any:
-        """Return these rows through a public affine map; the last map is remembered."""
-        known = self.__dict__.get("_view")
-        if known is None or known[0] is not affine:
-            view = known[1] if known is not None and same_map(known[0], affine) else self._map(affine)
-            known = (affine, view)
-            object.__setattr__(self, "_view", known)
-        return known[1]
+        """Return these rows through a public affine map; the last two maps are remembered."""
+        known = self.__dict__.get("_views", ())
+        if not known or known[0][0] is not affine:
+            view = next((view for other, view in known if same_map(other, affine)), None)
+            view = self._map(affine) if view is None else view
+            others = [one for one in known if one[1] is not view]
+            known = ((affine, view), *others[:1])
+            object.__setattr__(self, "_views", known)
+        return known[0][1]
 
     def _map(self, affine: PublicMap) -> Any:
         if affine.rest is None:

@@ -194,7 +194,7 @@ class Whole:
         Least squares predict no more than the targets have. What goes beyond that along an axis is worse than
         nothing, as where the margins of few, long rows were shortened in the descent.
         """
-        sizes, axes = np.linalg.eigh(bowl.matrix)
+        sizes, axes = bowl.eigen(bowl.matrix)
         sure = np.maximum(sizes - bowl.unsure, NOTHING)  # an axis that noise may have bent limits nothing
         most = _MOST * self.targets.spread / self.targets.size / np.sqrt(sure)
         out, along = w.copy(), axes.T @ w[: bowl.features]

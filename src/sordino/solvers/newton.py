@@ -60,9 +60,17 @@ class Bowl:
         sure = max(0.0, 1.0 - 0.5 * self.unsure**2 / max(float(found @ found), NOTHING))
         return np.asarray(sure * found / self.last)
 
+    def eigen(self, matrix: Floats) -> tuple[Floats, Floats]:
+        """Return eigenvalues and eigenvectors; those of the last matrix stay known."""
+        known = self.__dict__.get("_eigen")
+        if known is None or not np.array_equal(known[0], matrix):
+            known = (matrix, *np.linalg.eigh(matrix))
+            object.__setattr__(self, "_eigen", known)
+        return known[1], known[2]
+
     def _axes(self, matrix: Floats) -> tuple[Floats, Floats]:
         """Return curvatures and axes; an axis that noise hides counts as bent as the noise is large."""
-        sizes, axes = np.linalg.eigh(matrix)
+        sizes, axes = self.eigen(matrix)
         return np.maximum(sizes, max(self.unsure, 1e-12 * float(sizes.max()), NOTHING)), axes
 
     def believed(self, start: Floats, gradient: Floats, noise: float) -> Believed:

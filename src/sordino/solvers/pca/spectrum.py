@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh, eigvalsh
 from scipy import optimize
+from scipy.linalg import eigh, eigvalsh
 
 from sordino.kernel import Curator, Full, Release
 from sordino.kernel.arrays import Floats, Ints
