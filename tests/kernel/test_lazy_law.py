@@ -11,8 +11,7 @@ from tests.statistical.laws import LEVEL, assert_counts, assert_law, assert_same
 from sordino.execute import LocalExecutor
 from sordino.execute.records import LazyRecords
 from sordino.kernel import Full, Gaussian, LazyVector, Release, SparseVector
-from sordino.kernel import lazy as lazy_module
-from sordino.kernel.lazy import _abs_normal_quantile, _falling, beyond, top_abs_normals, top_gumbels
+from sordino.kernel.lazy import _abs_normal_quantile, top_abs_normals, top_gumbels
 from sordino.problems.losses import LOSSES
 from sordino.problems.queries import GlmGradient
 from sordino.solvers.steps import hard_threshold
@@ -215,50 +214,7 @@ def test_the_executor_chooses_the_lazy_path_where_few_columns_are_touched():
     assert isinstance(asked(csr_executor(4000), eager, start, 0.6, 0, source()), np.ndarray)
 
 
-# ------------------------------------------------ T5: many order statistics, drawn beyond a bound
-
-
-@pytest.mark.parametrize(("total", "bound"), [(20_000, 2.2), (10**7, 4.0), (10**12, 6.3)])
-def test_t5_a_binomial_number_lies_beyond_a_bound_with_the_law_of_the_tail(total, bound):
-    noise, chance = source(101), erfc(bound / np.sqrt(2))
-    drawn = [beyond(bound, total, noise) for _ in range(1500)]
-    tails = erfc(np.concatenate(drawn) / np.sqrt(2)) / chance
-    assert_law(tails, stats.uniform(), tests=6)
-    counts = np.array([d.size for d in drawn])
-    middle = (counts - total * chance) / np.sqrt(total * chance * (1 - chance))
-    assert abs(middle.mean()) < 4.5 / np.sqrt(len(counts))
-    assert 0.85 < middle.var() < 1.15
-    assert all((np.diff(d) <= 0).all() for d in drawn)
-
-
-def test_t5_the_largest_have_the_law_of_order_statistics_and_another_tail_is_noticed(monkeypatch):
-    noise, total, bound = source(102), 10**6, 3.4
-    drawn = np.array([beyond(bound, total, noise)[:300] for _ in range(2000)])
-    for i in (1, 150, 300):
-        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=3)
-    monkeypatch.setattr("sordino.kernel.lazy.math.erfc", lambda x: erfc(x) * 2 / 3)
-    drawn = np.array([beyond(bound, total, noise)[0] for _ in range(2000)])
-    with pytest.raises(AssertionError):
-        assert_law(erfc(drawn / np.sqrt(2)), stats.beta(1, total), tests=1)
-
-
-def test_t5_what_is_wanted_below_a_bound_goes_on_from_there():
-    noise, total, count, bound = source(103), 10**6, 900, 3.4
-    drawn = np.empty((2000, count))
-    for row in drawn:
-        first = beyond(bound, total, noise)
-        assert first.size < count
-        row[: first.size] = first
-        row[first.size :] = _falling(total, first.size, count, noise, np.log1p(-erfc(bound / np.sqrt(2))))
-    assert (np.diff(drawn, axis=1) <= 0).all()
-    for i in (620, 700, count):
-        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=3)
-
-
-@pytest.mark.parametrize("raised", [0.0, 0.4])  # 0.4: too few pass the bound, and the others are drawn behind
-def test_t5_steps_with_many_survivors_have_the_law_of_the_dense_step(raised, monkeypatch):
-    plain = lazy_module._raised
-    monkeypatch.setattr(lazy_module, "_raised", lambda *given: plain(*given) + raised)
+def test_steps_with_many_survivors_have_the_law_of_the_dense_step():
     size, count, runs = 20_000, 600, 600
     known = SparseVector(np.arange(400), np.linspace(-6, 6, 400), size)
     dense, lazy = np.zeros((runs, size)), np.zeros((runs, size))

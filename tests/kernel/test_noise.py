@@ -271,9 +271,3 @@ def test_normals_around_values_are_those_values_and_noise():
     drawn = source(31).normal_around(values, 0.7)
     assert_law((drawn - values) / 0.7, stats.norm, tests=2)
     assert np.array_equal(source(31).normal_around(values, 0.7), values + 0.7 * source(31).normal(50_000))
-
-
-@pytest.mark.parametrize("low", [0.05, 2.0, 6.0])
-def test_the_tail_of_a_normal_has_its_law(low):
-    drawn = source(32).normal_tail(low, 20_000)
-    assert_law(stats.norm.sf(drawn) / stats.norm.sf(low), stats.uniform(), tests=3)

@@ -22,7 +22,7 @@ from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
 from sordino.execute.local import CSR, DENSE, Held, LocalExecutor, Nodes, folded, in_parts, total
 from sordino.execute.records import LocalRecords, LocalView, same_map
 from sordino.kernel import Batch, Question
-from sordino.kernel.arrays import Floats, Ints, compiled
+from sordino.kernel.arrays import Ints, compiled
 from sordino.kernel.query import PublicMap
 
 _FACTS = 10 * 8  # bytes for a record besides its row: norms, factors, targets, what its last map made of them
@@ -39,10 +39,16 @@ def asked_columns(params: Any) -> Ints | None:
 
 
 class Narrow:
-    """The records of a block with some columns alone, which the last map of them is remembered for."""
+    """The records of a block with some columns alone; whatever else is asked of them, the block is read.
+
+    The last map of these columns is remembered.
+    """
+
+    whole: Callable[[], Any]
 
     def __init__(self, columns: Ints, records: LocalRecords) -> None:
         self.columns, self.records = columns, records
+        self.targets, self.weights = records.targets, records.weights
         self._view: tuple[PublicMap, LocalView] | None = None
 
     @property
@@ -52,12 +58,23 @@ class Narrow:
         arrays = (x.data, x.indices, x.indptr) if sparse.issparse(x) else (x,)
         return sum(int(array.nbytes) for array in arrays) + _FACTS * self.records.count
 
-    def view(self, affine: PublicMap) -> LocalView:
-        """Return the rows through a map of these columns."""
+    def through(self, affine: PublicMap) -> Any:
+        """Return the rows through a public affine map."""
+        if affine.rest is not None or not self._has(affine.columns):
+            return self.whole().through(affine)
         known = self._view
         if known is None or not same_map(known[0], affine):
             known = self._view = (affine, LocalView(self.records, affine))
         return known[1]
+
+    def within(self, columns: Ints | None) -> Any:
+        return self.records if self._has(columns) else self.whole().within(columns)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole(), name)
+
+    def _has(self, columns: Ints | None) -> bool:
+        return columns is not None and np.array_equal(columns, self.columns)
 
     def places(self, columns: Ints) -> Ints | None:
         """Return where some columns are among these, which rise; None where one of them is not."""
@@ -67,38 +84,10 @@ class Narrow:
 
     def narrowed(self, columns: Ints) -> Narrow | None:
         """Return the records with these columns; None where some of them are not here."""
-        if np.array_equal(columns, self.columns):
+        if self._has(columns):
             return self
         places = self.places(columns)
         return None if places is None else Narrow(columns, with_columns(self.records, places))
-
-
-class NarrowRecords:
-    """Answers what is asked of the columns that were kept; whatever else is asked, the block is read."""
-
-    def __init__(self, kept: Narrow, whole: Callable[[], Any]) -> None:
-        self._kept, self._whole = kept, whole
-
-    @property
-    def targets(self) -> Floats:
-        return self._kept.records.targets
-
-    @property
-    def weights(self) -> Floats | None:
-        """The weights of the records' losses."""
-        return self._kept.records.weights
-
-    def through(self, affine: PublicMap) -> Any:
-        """Return the rows through a public affine map."""
-        mine = affine.rest is None and np.array_equal(affine.columns, self._kept.columns)  # type: ignore[arg-type]
-        return self._kept.view(affine) if mine else self._whole().through(affine)
-
-    def within(self, columns: Ints | None) -> Any:
-        mine = columns is not None and np.array_equal(columns, self._kept.columns)
-        return self._kept.records if mine else self._whole().within(columns)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._whole(), name)
 
 
 class Kept:
@@ -126,9 +115,10 @@ class Kept:
             if self._room < _FACTS * read.count:
                 return read
             part, whole = Narrow(columns, with_columns(read, columns)), lambda: read
+        part.whole = whole
         if self._add(-part.bytes):
             self._parts[start] = part
-        return NarrowRecords(part, whole)
+        return part
 
     def has(self, start: int, columns: Ints) -> bool:
         """Tell whether a block need not be read for a question about these columns."""
@@ -223,7 +213,9 @@ class DiskExecutor:
                 return self._part(rows, buffers).total(question, Batch())
             read = self._part
             kept = self._kept.records(rows.start, columns, lambda: read(rows, buffers).records(None))
-            return question.summed(kept)
+            found = question.summed(kept)
+            vars(kept).pop("whole", None)  # which holds the block that was read
+            return found
         finally:
             self._free.append(buffers)
 

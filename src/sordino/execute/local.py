@@ -72,7 +72,6 @@ class LocalExecutor:
 
     @property
     def population(self) -> int:
-        """The number of records, declared public."""
         return int(self.matrix.shape[0])
 
     @property
@@ -188,7 +187,6 @@ class StreamExecutor:
 
     @property
     def population(self) -> int:
-        """The public number of records of the whole stream."""
         return self._population
 
     def feed(self, chunk: LocalExecutor) -> None:

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
+from sordino.execute.records import spread_of
 from sordino.kernel import Batch, Full, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import DenseRows, GramSums, PartedArrays, PartedRows, PublicBall, UnitSums
@@ -89,7 +90,6 @@ class GroupedExecutor:
 
     @property
     def population(self) -> int:
-        """The number of persons, declared public."""
         return self._owners.persons
 
     def total(self, question: Question, batch: Batch) -> Any:
@@ -229,9 +229,6 @@ class SharedExecutor:
         return question.summed(SharedRecords(self.local.records(None), self._parts))
 
 
-_GRAM = 1 << 21  # entries of a block of rows
-
-
 class SharedRecords:
     """Rows with their parts: sums of second moments are weighted here, others where a query adds them up."""
 
@@ -244,25 +241,20 @@ class SharedRecords:
     def restricted(self, columns: Ints) -> SharedRecords:
         return SharedRecords(self._base.restricted(columns), self.parts)
 
-    def _rows(self, ball: PublicBall, matrix: Floats | None = None) -> Iterator[tuple[Floats, Floats]]:
+    def _rows(self, ball: PublicBall, spread: float = 1.0) -> Iterator[tuple[Floats, Floats]]:
         """Yield the clipped rows, measured in a ball, and their parts as a column."""
-        base, features = self._base, self._base.features
-        step = max(1, _GRAM // max(1, features))
-        for start in range(0, self.count, step):
-            rows = slice(start, min(start + step, self.count))
-            block = base.clipped_rows(rows)
-            if ball.center is not None:
-                block = block - ball.center
-            lengths = np.where(np.isfinite(base.norms[rows]), clip.row_norms(block), np.nan)
-            spread = 1.0 if matrix is None else 1.0 + float(np.sqrt(matrix.shape[1]))
-            factors = clip.factors_of(lengths, clip.limit(ball.radius, int(features * spread)))
-            yield np.where(factors[:, None] > 0, block, 0.0) * factors[:, None], self.parts[rows, None]
+        start = 0
+        for block in self._base.centred_rows(ball, spread):
+            yield block, self.parts[start : start + len(block), None]
+            start += len(block)
 
     def gram(self, ball: PublicBall) -> Floats:
         return np.sum([y.T @ (part * y) for y, part in self._rows(ball)], axis=0)
 
     def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
-        return np.sum([y.T @ (part * (y @ matrix)) for y, part in self._rows(ball, matrix)], axis=0)
+        return np.sum(
+            [y.T @ (part * (y @ matrix)) for y, part in self._rows(ball, spread_of(matrix))], axis=0
+        )
 
     def moments(self, ball: PublicBall) -> tuple[Floats, float]:
         found = [((part * y).sum(axis=0), np.vdot(part * y, y)) for y, part in self._rows(ball)]

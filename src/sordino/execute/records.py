@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import UnsupportedError
 from sordino.execute import csr
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
@@ -56,12 +55,21 @@ class LocalRecords:
     features: int
     weights: Floats | None = field(default=None, kw_only=True)
     parts: ClassVar[None] = None  # each row is a record of its own
+    # What a subclass knows to do with its rows: some of them by position, some of their columns, a block of
+    # clipped rows as an array, coefficients times rows, products with a point, sums, a pass for a gradient.
+    taken: ClassVar[Any]
+    _within_columns: ClassVar[Any]
+    clipped_rows: ClassVar[Any]
+    _scale_rows: ClassVar[Any]
+    _products: ClassVar[Any]
+    _add: ClassVar[Any]
+    _add_sizes: ClassVar[Any]
+    pulled: ClassVar[Any]
     row_norms: Floats = field(kw_only=True)
     positions: Ints | None = field(default=None, kw_only=True)
 
     @property
     def columns(self) -> int:
-        """The number of columns with the intercept."""
         return self.features + (1 if self.intercept else 0)
 
     @property
@@ -141,9 +149,6 @@ class LocalRecords:
             object.__setattr__(self, "_within", known)
         return known[1]
 
-    def _within_columns(self, columns: Ints) -> LocalRecords:
-        raise UnsupportedError("This kind of data has no columns.")  # pragma: no cover
-
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
         """Yield ``c_i x_i`` in blocks of rows, intercept included: arrays, or CSR for sparse data."""
         step = max(1, _BLOCK // max(1, self._row_entries()))
@@ -159,15 +164,8 @@ class LocalRecords:
                 block.sum_duplicates()  # entries are bounded one by one: each must be there once
             yield rows, block
 
-    def clipped_rows(self, rows: slice) -> Floats:
-        """Return a block of clipped rows as an array of its own, without the intercept."""
-        raise UnsupportedError("This kind of data has no rows.")  # pragma: no cover
-
     def _row_entries(self) -> int:
         return self.features
-
-    def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
-        raise UnsupportedError("This kind of data has no rows.")  # pragma: no cover
 
     def weighted_norms(self, weights: Floats | float) -> Floats:
         """Return upper bounds of the norms of the rows times column weights, intercept included."""
@@ -212,15 +210,27 @@ class LocalRecords:
         self._add_sizes(usable * self.scale, square, second)
         return self.weighted_sum(usable)[: self.features], second
 
-    def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
-        raise UnsupportedError("This kind of data has no sums.")  # pragma: no cover
-
     def restricted(self, columns: Ints) -> LocalRecords:
         """Return the same records with some of their columns; a record that is not finite stays so."""
         part = self.matrix[:, columns]
         norms = clip.row_norms(part, self._addressed) * self.scale
         norms = np.where(np.isfinite(self.norms), norms, np.nan)
         return replace(self, matrix=part, norms=norms, row_norms=norms, features=len(columns), intercept=0.0)
+
+    def centred_rows(self, ball: PublicBall, spread: float = 1.0) -> Iterator[Floats]:
+        """Yield the clipped rows, measured in a ball, block by block."""
+        step = max(1, _GRAM // max(1, self.features))
+        for i in range(0, self.count, step):
+            rows = slice(i, min(i + step, self.count))
+            block = self.clipped_rows(rows)
+            if ball.center is not None:
+                block -= ball.center
+            distances = np.where(np.isfinite(self.norms[rows]), clip.row_norms(block), np.nan)
+            factors = self._ball_factors(distances, ball, spread)
+            if (factors != 1.0).any():
+                block[factors == 0.0] = 0.0
+                block *= factors[:, None]
+            yield block
 
     def _ball_factors(self, distances: Floats, ball: PublicBall, spread: float) -> Floats:
         r"""Return ``min(1, radius / distance)``, and 0 for a record that is not finite.
@@ -238,22 +248,6 @@ class LocalRecords:
             "weights": None if self.weights is None else self.weights[rows],
             "positions": positions,
         }
-
-    def taken(self, rows: Any) -> LocalRecords:
-        """Return some of these rows, by position; which ones is as secret as whoever drew them says."""
-        raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
-
-    def pulled(
-        self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
-    ) -> tuple[float, float]:
-        """Add a clipped gradient of mapped rows to ``out`` in one pass, see :func:`.csr.over_csr`."""
-        raise UnsupportedError("This kind of data has no products.")  # pragma: no cover
-
-    def _products(self, w: Floats) -> Floats:
-        raise UnsupportedError("This kind of data has no products.")  # pragma: no cover
-
-    def _add(self, coefficients: Floats, out: Floats) -> None:
-        raise UnsupportedError("This kind of data has no sums.")  # pragma: no cover
 
 
 def _places(columns: Ints, some: Ints) -> Ints | None:
@@ -309,47 +303,28 @@ class DenseRecords(LocalRecords):
             sizes = np.abs(self._block(rows)) * coefficients[rows, None]
             out += (np.square(sizes) if square else sizes).sum(axis=0)
 
-    def _centred(self, ball: PublicBall, spread: float = 1.0) -> Iterator[Floats]:
-        """Yield the clipped rows, measured in a ball, block by block."""
-        step = max(1, _GRAM // max(1, self.features))
-        for i in range(0, len(self.matrix), step):
-            rows = slice(i, i + step)
-            block = self.matrix[rows] * self.scale[rows, None]
-            if ball.center is not None:
-                block -= ball.center
-            distances = np.where(np.isfinite(self.norms[rows]), clip.row_norms(block), np.nan)
-            factors = self._ball_factors(distances, ball, spread)
-            if (factors != 1.0).any():
-                block[factors == 0.0] = 0.0
-                block *= factors[:, None]
-            yield block
-
     def gram(self, ball: PublicBall) -> Floats:
-        """Return ``sum y y^T``."""
         out = np.zeros((self.features, self.features))
-        for block in self._centred(ball):
+        for block in self.centred_rows(ball):
             out += block.T @ block
         return out
 
     def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
-        """Return ``sum y (y^T matrix)``."""
         out = np.zeros(matrix.shape)
-        for block in self._centred(ball, spread_of(matrix)):
+        for block in self.centred_rows(ball, spread_of(matrix)):
             out += block.T @ (block @ matrix)
         return out
 
     def moments(self, ball: PublicBall) -> tuple[Floats, float]:
-        """Return ``sum y`` and ``sum ||y||^2``."""
         total, squares = np.zeros(self.features), 0.0
-        for block in self._centred(ball):
+        for block in self.centred_rows(ball):
             total += block.sum(axis=0)
             squares += float(np.vdot(block, block))
         return total, squares
 
     def squared_columns(self, ball: PublicBall) -> Floats:
-        """Return ``sum y_j^2`` for each column."""
         out = np.zeros(self.features)
-        for block in self._centred(ball):
+        for block in self.centred_rows(ball):
             out += np.einsum("ij,ij->j", block, block)
         return out
 
@@ -399,11 +374,9 @@ class DenseColumns(DenseRecords):
         out += every[self.chosen]
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
-        """Return ``sum_i c_i x_i``, one row per output."""
         return LocalRecords.weighted_sum(self, coefficients)
 
     def clipped_rows(self, rows: slice) -> Floats:
-        """Return a block of clipped rows, the chosen columns of it."""
         return self._block(rows)[:, self.chosen] * self.scale[rows, None]
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
@@ -527,7 +500,6 @@ class CsrRecords(LocalRecords):
         return out
 
     def moments(self, ball: PublicBall) -> tuple[Floats, float]:
-        """Return ``sum y`` and ``sum ||y||^2``."""
         factors, distances = self._centred_factors(ball), self.row_norms
         total = self.transposed_products(factors[:, None])[:, 0]
         if ball.center is not None:
@@ -630,7 +602,6 @@ class LazyRecords:
         return self.weighted_sum(coefficients)
 
     def weighted_sum(self, coefficients: Floats) -> SparseVector:
-        """Return ``sum_i c_i x_i`` on the touched columns."""
         return self._sum(clip.scaled(coefficients, self._base.scale), coefficients.sum())
 
     def _sum(self, factors: Floats, total: float) -> SparseVector:
@@ -665,7 +636,6 @@ class AffineView:
         return self._clip
 
     def margins(self, w: Point) -> Floats:
-        """Return ``z_i . w``, one column per output."""
         w = w.to_dense() if isinstance(w, SparseVector) else w
         weights = w[..., :-1] if self._affine.intercept else w
         point = weights * self._affine.scale
@@ -676,7 +646,6 @@ class AffineView:
         return out + self._affine.intercept * w[..., -1] if self._affine.intercept else out
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
-        """Return ``sum_i c_i z_i``, one row per output."""
         clipped = coefficients * (self._clip if coefficients.ndim == 1 else self._clip[:, None])
         raw = self._base.weighted_sum(clipped)[..., : self._base.features] * self._affine.scale
         out = raw - np.multiply.outer(clipped.sum(axis=0), self._offset)
@@ -762,7 +731,6 @@ class TouchedView:
         self.sizes, self.norms, self.factors = view.sizes, view.norms, view.factors
 
     def margins(self, w: SparseVector) -> Floats:
-        """Return ``z_i . w``."""
         return self._view.margins(w.at(self._columns))
 
     def weighted_sum(self, coefficients: Floats) -> SparseVector:

@@ -214,11 +214,9 @@ class Correlated(Additive):
         return gaussian_event(self.multiplier, relation)
 
     def scale(self, sensitivity: float) -> float:
-        """Return the standard deviation of z."""
         return super().scale(sensitivity) * self.norm
 
     def privatise(self, value: Any, sensitivity: float, noise: Any) -> Any:
-        """Add the noise of the next release."""
         if not isinstance(noise, Remembered):
             raise PlanError("Correlated noise needs the memory of its run: only a curator can add it.")
         std = self.scale(sensitivity)

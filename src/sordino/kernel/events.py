@@ -202,7 +202,6 @@ class Drawn:
     number: int = field(repr=False, default=0)
 
     def rows(self, count: int) -> Rows:
-        """Return the rows that this key draws."""
         source = NoiseSource.of_subkey(self.key)
         if self.rate is None:
             return source.distinct_rows(count, self.number)
@@ -325,7 +324,6 @@ class FixedSize:
             raise InvalidInputError(f"Expected a batch size >= 1, got {self.size}.")
 
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
-        """Return ``size`` distinct rows."""
         return noise.distinct_rows(population, self.size)
 
     def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
@@ -334,7 +332,6 @@ class FixedSize:
         return [Drawn(noise.subkey(), number=int(count)) for count in counts]
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
-        """Return the without-replacement event."""
         if relation is not Relation.REPLACE_ONE:
             raise UnsupportedError(
                 "Fixed-size batches are proven for relation 'replace-one' only, got "
@@ -352,7 +349,6 @@ class FixedSize:
         return repeated(dp.SampledWithoutReplacementDpEvent(population, self.size, event), times)
 
     def expected(self, population: int) -> float:
-        """Return the batch size, which is public here."""
         return float(self.size)
 
 
@@ -367,7 +363,6 @@ class Disjoint:
             raise InvalidInputError(f"Expected a number of parts >= 1, got {self.parts}.")
 
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
-        """Return the rows of chunk ``position``."""
         edge = np.linspace(0, population, self.parts + 1).astype(np.int64)
         return np.arange(edge[position], edge[position + 1])
 
@@ -387,5 +382,4 @@ class Disjoint:
         return event
 
     def expected(self, population: int) -> float:
-        """Return the public size of a chunk."""
         return population / self.parts

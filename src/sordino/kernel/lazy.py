@@ -137,8 +137,6 @@ def _collect_absent(
 
 _FIRST_CHUNK = 64
 _SAMPLE = 1024
-# From so many on, magnitudes are drawn as those beyond a bound, where the bound is far enough out.
-_BEYOND, _FAR = 512, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +151,6 @@ class SparseVector:
     __array_ufunc__ = None  # let NumPy scalars defer to our operators
 
     def to_dense(self) -> Floats:
-        """Return the vector as an array."""
         out = np.zeros(self.size)
         out[self.indices] = self.values
         return out
@@ -230,7 +227,6 @@ class LazyVector:
 
     @property
     def size(self) -> int:
-        """The number of coordinates."""
         return self._held.size
 
     def __mul__(self, factor: float) -> LazyVector:
@@ -268,7 +264,12 @@ class LazyVector:
         always = np.flatnonzero(known.indices >= free) if kept else np.empty(0, dtype=np.int64)
         if always.size != kept:
             raise InvalidInputError("Expected the coordinates that are always kept to be touched.")
-        large, fresh = self._contenders(known, free, free - (known.indices.size - kept), count)
+        untouched = free - (known.indices.size - kept)
+        large, floor = candidates(known, free, count)
+        wanted, fresh = min(count, untouched), np.empty(0)
+        if self._std and wanted > 0:
+            likely = math.ceil(wanted * untouched / self.size)  # so many would win among equals
+            fresh = self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std, likely)
         chosen, survivors = merge_largest(np.abs(known.values[large]), fresh, count)
         where = _positions(known, survivors, free, self._noise)
         values = fresh[:survivors] * self._noise.signs(survivors)
@@ -277,39 +278,10 @@ class LazyVector:
         return SparseVector(indices, np.concatenate([known.values[held], values]), self.size)
 
     def to_dense(self) -> Floats:
-        """Draw everything."""
         self._spend()
         out = self._std * self._noise.normal(self.size)
         out[self._known.indices] = self._known.values
         return out
-
-    def _contenders(self, known: SparseVector, free: int, untouched: int, count: int) -> tuple[Ints, Floats]:
-        """Return where known values are large, and the largest untouched: the winners are among these."""
-        wanted = min(count, untouched)
-        likely = math.ceil(wanted * untouched / self.size)  # so many would win among equals
-        if self._std and wanted == count and likely >= _BEYOND and _passed_by(count, untouched) >= _FAR:
-            return self._beyond(known, free, untouched, count)
-        large, floor = candidates(known, free, count)
-        if self._std == 0 or wanted <= 0:
-            return large, np.empty(0)
-        return large, self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std, likely)
-
-    def _beyond(self, known: SparseVector, free: int, untouched: int, count: int) -> tuple[Ints, Floats]:
-        """Return the contenders beyond a bound that about ``count`` pass, known and untouched together.
-
-        The bound looks at known values, of which the untouched are independent.
-        """
-        low = _passed_by(count, untouched)
-        large = _at_least(known.indices, known.values, free, low * self._std)
-        sizes = np.abs(known.values[large]) / self._std
-        bound = _raised(low, sizes, untouched, count + 4.0 * math.sqrt(count))
-        fresh = beyond(bound, untouched, self._noise)
-        large = large[sizes >= bound]
-        if large.size + fresh.size < count:  # hardly ever: the next ones lie below the bound
-            log_cdf = math.log1p(-math.erfc(bound / math.sqrt(2.0)))
-            more = _falling(untouched, fresh.size, count, self._noise, log_cdf)
-            fresh, large = np.concatenate([fresh, more]), _at_least(known.indices, known.values, free, 0.0)
-        return large, self._std * fresh
 
     def _merged(self, other: SparseVector) -> SparseVector:
         known = self._known
@@ -356,20 +328,8 @@ def top_abs_normals(
     Stops early, with fewer, once a value falls below ``floor``: no later one could matter. The first
     ``likely`` ones are drawn at once.
     """
-    return _falling(total, 0, count, noise, 0.0, floor, likely)
-
-
-def _falling(
-    total: int,
-    start: int,
-    count: int,
-    noise: NoiseSource,
-    log_cdf: float,
-    floor: float = -math.inf,
-    likely: int = 0,
-) -> Floats:
-    """Return the order statistics from number ``start`` to ``count``; the last one before had this cdf."""
-    parts, lowest, chunk = [np.empty(0)], math.inf, max(_FIRST_CHUNK, likely)
+    parts, lowest, log_cdf, start = [np.empty(0)], math.inf, 0.0, 0
+    chunk = max(_FIRST_CHUNK, likely)
     while start < count and lowest >= floor:
         stop = start + chunk if 2 * chunk < count - start else count
         steps = noise.exponential(stop - start) / (total - np.arange(start, stop))
@@ -378,39 +338,6 @@ def _falling(
         log_cdf, lowest = float(logs[-1]), parts[-1][-1]
         start, chunk = stop, 4 * chunk
     return np.concatenate(parts)
-
-
-def _passed_by(count: int, total: int) -> float:
-    """Return the bound that so many of ``total`` magnitudes pass almost surely."""
-    share = min((count + 4.0 * math.sqrt(count)) / total, 1.0)
-    return math.sqrt(2.0) * float(erfcinv(share))
-
-
-@compiled()
-def _raised(low: float, sizes: Floats, total: int, wanted: float) -> float:
-    """Return a bound, not below ``low``, that so many of both kinds are expected to pass, by bisection."""
-    high = low + 4.0
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        passed = total * math.erfc(middle * math.sqrt(0.5))
-        for i in range(sizes.size):
-            passed += sizes[i] >= middle
-        if passed >= wanted:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def beyond(bound: float, total: int, noise: NoiseSource) -> Floats:
-    """Draw those of ``total`` i.i.d. ``|N(0,1)|`` that are beyond a bound, decreasing.
-
-    Their number is binomial, and given it they are independent and of the law of the tail; the others are
-    independent of them and below the bound.
-    """
-    found = noise.normal_tail(bound, noise.binomial(total, math.erfc(bound / math.sqrt(2.0))))
-    found.sort()
-    return found[::-1]
 
 
 def top_gumbels(total: int, count: int, noise: NoiseSource) -> Floats:

@@ -85,7 +85,6 @@ class Additive:
         return 0.5
 
     def scale(self, sensitivity: float) -> float:
-        """Return ``multiplier * sensitivity``."""
         multiplier = _ready(self.multiplier)
         if not 0 <= sensitivity < math.inf:
             raise InvalidInputError(f"Expected a finite sensitivity >= 0, got {sensitivity}.")
@@ -222,7 +221,6 @@ class NormGamma(Additive):
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the pure event."""
         multiplier = _ready(self.multiplier)
         return pure_event(1 / multiplier if multiplier else math.inf)
 
@@ -258,7 +256,6 @@ class SymmetricGaussian(OnGrid):
         return gaussian_event(_ready(self.multiplier), relation)
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
-        """Add the noise to a symmetric matrix."""
         value = np.asarray(value, dtype=float)
         if value.ndim != 2 or value.shape[0] != value.shape[1]:
             raise InvalidInputError(f"Expected a square matrix, got shape {value.shape}.")
@@ -328,7 +325,6 @@ class TiltedObjective(Additive):
             )
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the event of the tilt and of the output noise."""
         multiplier = _ready(self.multiplier)
         if multiplier == 0:
             return dp.NonPrivateDpEvent()
@@ -386,7 +382,6 @@ class StableCounts(Additive):
             )
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the Gaussian event and what is told rarely."""
         return composed([gaussian_event(_ready(self.multiplier), relation), rare_event(self.delta, relation)])
 
     def threshold(self, sensitivity: float) -> float:

@@ -223,20 +223,12 @@ class NoiseSource:
         """Draw independent normal variables with these means."""
         return self._fill(_fill_around, np.empty(values.size), values, std)
 
-    def normal_tail(self, low: float, count: int) -> Floats:
-        """Draw standard normal variables that are larger than ``low > 0``, by Marsaglia's tail method."""
-        return self._fill(_fill_tail, np.empty(count), low)
-
     def _fill(self, fill: Callable[..., None], out: Floats, *law: Any) -> Floats:
         generator = self._generator()
         # Compiled code takes no lock: two threads in it at once would draw the same noise.
         with generator.bit_generator.lock:
             fill(generator, out, *law)
         return out
-
-    def binomial(self, trials: int, chance: float) -> int:
-        """Draw how many of so many trials succeed."""
-        return int(self._generator().binomial(trials, chance))
 
     def exponential(self, shape: Shape) -> Floats:
         """Draw standard exponential variables."""
@@ -418,16 +410,6 @@ def _fill_normal(generator: np.random.Generator, out: Floats) -> None:
 def _fill_around(generator: np.random.Generator, out: Floats, values: Floats, std: float) -> None:
     for i in range(out.size):
         out[i] = values[i] + std * generator.standard_normal()
-
-
-@compiled(nogil=True)
-def _fill_tail(generator: np.random.Generator, out: Floats, low: float) -> None:
-    # x of density low exp(-low x), kept with probability exp(-x^2 / 2), has the law of Z - low for Z > low.
-    for i in range(out.size):
-        beyond = generator.standard_exponential() / low
-        while 2.0 * generator.standard_exponential() < beyond * beyond:
-            beyond = generator.standard_exponential() / low
-        out[i] = low + beyond
 
 
 # The quantile of the normal law by Wichura's rational functions (1988, algorithm AS 241), which are good to

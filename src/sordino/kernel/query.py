@@ -431,7 +431,6 @@ class OneCount(ClippedSum):
         return 1
 
     def contribution(self, params: Any) -> float:
-        """Return sqrt(counts)."""
         return math.sqrt(self.counts)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:

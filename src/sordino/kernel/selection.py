@@ -43,7 +43,6 @@ class GumbelTopK(Additive):
             )
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the zCDP event."""
         multiplier = _ready(self.multiplier)
         rho = self._rho(relation) / multiplier**2 if multiplier else math.inf
         return zcdp_event(rho)
@@ -87,7 +86,6 @@ class LaplaceMax(Additive):
     norms: ClassVar[tuple[Norm, ...]] = (Norm.LINF,)
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the pure event."""
         multiplier = _ready(self.multiplier)
         return pure_event(2 / multiplier if multiplier else math.inf)
 
@@ -102,7 +100,6 @@ class LaplaceMax(Additive):
         return top_indices(noisy, 1)
 
     def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Ints:
-        """Return the winner of an exact race."""
         scores = np.asarray(_dense(value), dtype=float)
         return noise.race(scores, self.scale(known.widen(sensitivity)), 1, LAPLACE)
 
@@ -123,7 +120,6 @@ class LaplacePeeling(Additive):
         _check_count(self.count)
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the event of the rounds and of the values."""
         multiplier = _ready(self.multiplier)
         rounds = pure_event(2 / multiplier if multiplier else math.inf)
         return composed([repeated(rounds, self.count), repeated(laplace_event(multiplier), self.count)])
@@ -132,7 +128,6 @@ class LaplacePeeling(Additive):
         return 2.5 * self.count
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> SparseVector:
-        """Return the chosen coordinates with noisy values."""
         value = np.asarray(_dense(value), dtype=float)
         scale = self.scale(sensitivity)
         chosen = self._peel(value, lambda left: int(np.argmax(left + scale * noise.laplace(left.shape))))

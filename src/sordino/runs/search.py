@@ -258,8 +258,6 @@ class ChooseThenFit(Search):
 
     @classmethod
     def of(cls, ask: Ask, relation: Relation, fits: int, members: int = 1, unit: str = "record") -> Self:
-        """Calibrate the search and certify it now."""
-
         def event_at(scale: float) -> dp.DpEvent:
             if fits == 1:
                 return gaussian_event(scale, relation)
@@ -271,17 +269,14 @@ class ChooseThenFit(Search):
 
     @property
     def trial(self) -> Trial:
-        """What each trial of the choice may spend."""
         return self._at(self.scale * (1.0 if self.fits == 1 else math.sqrt(self.fits / CHOICE)))
 
     @property
     def last(self) -> Trial | None:
-        """What the repeated fit may spend; None where nothing is repeated."""
         return None if self.fits == 1 else self._at(self.scale / math.sqrt(1.0 - CHOICE))
 
     @property
     def said(self) -> str:
-        """What the report says about how the best was found."""
         if self.last is None and self.members == 1:
             return "one candidate: nothing was chosen"
         if self.last is None:
@@ -325,7 +320,6 @@ class BestOf(Search):
         members: int = 1,
         unit: str = "record",
     ) -> Self:
-        """Calibrate the search and certify it now."""
         if distribution not in SHAPES:
             raise InvalidInputError(f"Expected distribution in {sorted(SHAPES)}, got {distribution!r}.")
 
@@ -338,7 +332,6 @@ class BestOf(Search):
 
     @property
     def said(self) -> str:
-        """What the report says about how the best was found."""
         return (
             f"best of a random number of trials ({self.distribution}, {self.mean_trials:g} expected); the "
             "number of trials and all but the best are secret, and so is the run time, which tells it"
@@ -346,7 +339,6 @@ class BestOf(Search):
 
     @property
     def tried(self) -> float:
-        """The expected number of trials."""
         return self.mean_trials
 
     def _drawn(self) -> Sequence[int]:
