@@ -177,3 +177,14 @@ def test_more_budget_never_makes_a_model_of_few_rows_and_many_columns_worse():
         auc.append(np.mean(found))
     assert all(later > earlier - 0.01 for earlier, later in pairwise(auc))
     assert auc[-1] > 0.68
+
+
+def test_columns_that_resemble_each_other_get_their_log_odds():
+    rng = np.random.default_rng(7)
+    common = rng.normal(size=(100_000, 1))
+    X = (common + 0.05 * rng.normal(size=(100_000, 4))).clip(-4.0, 4.0)
+    y = rng.random(len(X)) < expit(15.0 * (X[:, 0] - X[:, 1]) + common[:, 0] - 1.0)
+    with seeded_noise_not_private(4):
+        model = LogisticRegression(8.0, 1e-6, data_norm=8.0, classes=[0, 1]).fit(X, y.astype(int))
+    assert 13.5 < model.coef_.ravel()[0] < 16.5  # 10.8 where the descent ends after 24 steps
+    assert -16.5 < model.coef_.ravel()[1] < -13.5

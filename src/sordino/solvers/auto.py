@@ -246,6 +246,9 @@ STEPS_ALL, STEPS_NARROWING, STEPS_LEAST, SIGNAL_A_STEP = 50, 30, 20, 600.0
 # In a metric the descent is done after fewer steps, each a pass over all rows, where every coefficient has
 # so many records times epsilon (made-up Gaussian, AR, t(3), lognormal and collinear designs; judged on a9a).
 STEPS_CLEAR, SIGNAL_CLEAR = 24, 150.0
+# Log odds of columns that resemble each other need more steps, and noise so small hides nothing that they
+# find: more by the cube root of this number of records times epsilon for a coefficient, up to a factor.
+SIGNAL_FARTHER, FARTHER = 5000.0, 4.0
 # Without noise nothing is clipped.
 STEPS_PLAIN, UNCLIPPED = 100, 1e6
 # Fewer records times epsilon need larger shares for centre and size of the targets, up to those given here.
@@ -582,9 +585,11 @@ def _leave_a_rest(queries: dict[str, tuple[Any, int, float]]) -> dict[str, tuple
 def _steps(problem: Problem, narrows: bool) -> int:
     """Return the steps on all columns: fewer for clear ones in a metric, and for labels that drown."""
     signal, most = problem.population * problem.epsilon, STEPS_NARROWING if narrows else STEPS_ALL
-    if has_metric(problem) and signal >= SIGNAL_CLEAR * problem.features * problem.outputs:
-        return STEPS_CLEAR
-    drowns = signal < problem.features and problem.outputs == 1 and isinstance(problem.loss, LabelModel)
+    each, labels = signal / (problem.features * problem.outputs), isinstance(problem.loss, LabelModel)
+    if has_metric(problem) and each >= SIGNAL_CLEAR:
+        more = min(max(each / SIGNAL_FARTHER, 1.0) ** (1.0 / 3.0), FARTHER) if labels else 1.0
+        return int(STEPS_CLEAR * more)
+    drowns = signal < problem.features and problem.outputs == 1 and labels
     return min(most, max(STEPS_LEAST, int(signal / SIGNAL_A_STEP))) if drowns else most
 
 
