@@ -235,41 +235,15 @@ class SparseLogisticRegression(_SparseLabels, _Sparse, ClassifierBase):
 
     Parameters
     ----------
-    epsilon : the privacy loss; ``float("inf")`` runs the plain algorithm without noise.
-    delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
     n_nonzero_coefs : how many coefficients survive; None keeps all.
     solver : a name in :data:`sordino.solvers.SOLVERS`, for example ``"ight"`` (all records each step) or
         ``"sgd-ht"`` (mini-batches); the documentation has a page on each.
-    knots, pairs : with a schema, how effects may bend and which columns act together: a number of knots (1 is
-        a straight line), and True, False or a list such as ``[("age", "income")]``. None leaves both to
-        a rule of public numbers for dense models, and to five knots and no pairs for sparse ones.
-    schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, and bounds, classes,
-        targets and persons are what it declares.
-    data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the
-        data's own maximum. None is 1, and says so once.
-    classes : the class labels; None takes those seen, which the report lists as assumed public.
-    class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
-    weight_bound : ``sample_weight`` is clipped to this public bound and divided by it; None is 1.
     fit_intercept : add a coefficient that is never thresholded.
     alpha : the weight of the penalty, the squared norm, outside the clip and so free. The intercept is left
         out of it, but by ``frank-wolfe`` and ``two-stage``.
-    relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives; variants
         have names, as in ``"paper: corollary 5.8"`` for ``ight``.
-    secure_noise : noise without floating-point artefacts, on a lattice of integers.
-    ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
-    max_iter : the number of steps; None lets a rule on public facts choose.
-    solver_options : options of the chosen solver: ``batch_size``, ``sampling`` (``"poisson"`` or, under
-        replace-one, ``"fixed"``), ``step_size``, ``clip_norm``, and its own: ``{"momentum": "nesterov"}``.
-    random_state : seeds public choices only, never the noise.
-    verbose : progress on a terminal; never a loss.
-
-    Attributes
-    ----------
-    coef_, intercept_, classes_, n_iter_, n_features_in_, feature_names_in_, support_
-    privacy_ : the :class:`sordino.PrivacyReport` of the fit.
-    coef_noise_ : the standard deviation of the noise in each coefficient, None where the solver does not
-        know it; public, because it is computed from the plan and from released numbers.
+    others : those of :class:`LogisticRegression`, and so are the attributes, beside ``support_``.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
 

@@ -124,7 +124,6 @@ class ColumnMoments(ClippedSum):
         return 2.0 if both else super().sensitivity(relation, params)
 
     def evaluate(self, records: ColumnSums, params: Any) -> Any:
-        """Return the two sums behind each other."""
         first, second = records.column_moments(self.square)
         unit = self.data_norm**2 if self.square else self.data_norm
         if isinstance(first, SparseVector):
@@ -146,7 +145,6 @@ class SizeCounts(OneCount):
     cells: int = 1
 
     def evaluate(self, records: Any, params: Any) -> Floats:
-        """Return the counts."""
         if self.of == "targets":
             center, unit = params
             sizes = np.abs(records.targets - center) / unit
@@ -264,7 +262,6 @@ class AffineGradient(ClippedSum):
         check_clip(self.clip)
 
     def contribution(self, params: Any) -> float:
-        """Return the clip norm."""
         return self.clip
 
     def reach(self, params: Any) -> float:
@@ -331,7 +328,6 @@ class MappedGram(ClippedSum):
         return math.sqrt(relation.contributions)
 
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
-        """Return the sum, symmetric to the last bit."""
         view = records.through(params)
         with np.errstate(over="ignore", invalid="ignore"):
             factors = factors_of(view.norms * view.norms, 1.0)
@@ -356,7 +352,6 @@ class MappedCurvature(MappedGram):
         return super().reach(params[1])
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
-        """Return the sum, symmetric to the last bit."""
         w, affine, cap = params
         view = records.through(affine)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -131,7 +131,6 @@ class RowMoments(ClippedSum):
         return self.contribution(params)
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
-        """Return the sums."""
         ball = _ball(self.row_norm, params)
         if ball.center is None:
             total, squares = records.moments(Ball(ball.radius))
@@ -190,7 +189,6 @@ class GramMatrix(Quadratic):
     """
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
-        """Return the symmetric matrix."""
         ball = _ball(self.row_norm, params)
         return ball.view(records).gram(ball)
 
@@ -204,7 +202,6 @@ class SquaredColumns(Quadratic):
     """
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
-        """Return the sums of squares."""
         return records.squared_columns(Ball(self.row_norm))
 
 
@@ -213,7 +210,6 @@ class GramTriangle(GramMatrix):
     """The upper triangle of the Gram matrix as a vector, for the textbook's independent entries."""
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
-        """Return the entries on and above the diagonal."""
         full = super().evaluate(records, params)
         return full[np.triu_indices(len(full))]
 
@@ -232,7 +228,6 @@ class GramProduct(Quadratic):
         return _ball(self.row_norm, params[1]), operator_norm(params[0])
 
     def evaluate(self, records: GramSums, params: Any) -> Floats:
-        """Return the block."""
         block, ball = params[0], _ball(self.row_norm, params[1])
         return ball.view(records).gram_product(np.asarray(block, float), ball)
 

@@ -136,7 +136,6 @@ class Logistic:
     curvature: float = 0.25
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return the logistic loss."""
         return np.logaddexp(0.0, -y * margins)
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
@@ -144,11 +143,9 @@ class Logistic:
         return -y * sigmoid(-y * margins)
 
     def expected_curvature(self, margins: Floats) -> Floats:
-        """Return the variance of the label."""
         return 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -_LARGEST_LOG, _LARGEST_LOG)))
 
     def largest_residual(self, margins: Floats) -> Floats:
-        """Return the probability of the likelier label."""
         return 1.0 / (1.0 + np.exp(-np.abs(margins)))
 
 
@@ -166,13 +163,11 @@ class Multinomial:
     curvature: float = 0.5
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return the cross entropy."""
         known, label = _labels(y, margins.shape[1])
         loss = -np.take_along_axis(log_softmax(margins, axis=1), label[:, None], 1)[:, 0]
         return np.where(known, loss, np.nan)
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
-        """Return the softmax minus the one-hot label."""
         known, label = _labels(y, margins.shape[1])
         out: Floats = softmax(margins, axis=1)
         out[np.arange(len(y)), label] -= 1.0
@@ -202,15 +197,12 @@ class Squared:
     curvature: float = 1.0
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return half the squared error."""
         return 0.5 * (margins - y) ** 2
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
-        """Return the error."""
         return margins - y
 
     def expected_curvature(self, margins: Floats) -> Floats:
-        """Return one."""
         return np.ones_like(margins)
 
 
@@ -231,13 +223,11 @@ class Huber:
         return self.threshold
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return the Huber loss."""
         error = np.abs(margins - y)
         inner = np.minimum(error, self.threshold)
         return inner * (error - 0.5 * inner)
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
-        """Return the clipped error."""
         return np.clip(margins - y, -self.threshold, self.threshold)
 
 
@@ -252,7 +242,6 @@ class SquaredHinge:
     curvature: float = 1.0
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return half the squared hinge."""
         return 0.5 * np.maximum(0.0, 1.0 - y * margins) ** 2
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
@@ -271,12 +260,10 @@ class PoissonLoss:
     curvature: float = math.inf
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return the Poisson loss."""
         with np.errstate(over="ignore"):
             return np.exp(margins) - y * margins
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
-        """Return the expected minus the observed count."""
         with np.errstate(over="ignore"):
             return np.exp(margins) - y
 
@@ -299,7 +286,6 @@ class GammaLoss:
     curvature: float = math.inf
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return the Gamma loss."""
         with np.errstate(over="ignore"):
             return margins + y * np.exp(-margins)
 
@@ -309,7 +295,6 @@ class GammaLoss:
             return 1.0 - y * np.exp(-margins)
 
     def expected_curvature(self, margins: Floats) -> Floats:
-        """Return one, whatever is expected."""
         return np.ones_like(margins)
 
     def at_bound(self, bound: float) -> tuple[Loss, float]:
@@ -341,15 +326,12 @@ class QuantileLoss:
 
     @property
     def curvature(self) -> float:
-        """The weight of the steeper side."""
         return 2.0 * max(self.quantile, 1.0 - self.quantile)
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        """Return the weighted Huber loss."""
         return self._side(margins, y) * Huber(self.threshold).value(margins, y)
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
-        """Return the weighted, clipped error."""
         return self._side(margins, y) * Huber(self.threshold).residual(margins, y)
 
     def _side(self, margins: Floats, y: Floats) -> Floats:
@@ -421,11 +403,9 @@ class Ridge(_Weighted):
 
     @property
     def curvature(self) -> float:
-        """Alpha."""
         return self.alpha
 
     def value(self, w: Floats) -> float:
-        """Return half the squared norm times alpha."""
         return 0.5 * self.alpha * float(np.square(w).sum())
 
     def gradient(self, w: Floats) -> Floats:
@@ -446,11 +426,9 @@ class Nonconvex(_Weighted):
 
     @property
     def curvature(self) -> float:
-        """Twice alpha, attained at zero."""
         return 2 * self.alpha
 
     def value(self, w: Floats) -> float:
-        """Return the penalty, without overflow."""
         return self.alpha * float((1.0 - 1.0 / (1.0 + np.square(np.minimum(np.abs(w), 1e100)))).sum())
 
     def gradient(self, w: Floats) -> Floats:

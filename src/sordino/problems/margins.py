@@ -127,7 +127,6 @@ class MarginFit(ClippedSum):
 
     @property
     def size(self) -> int:
-        """How many numbers are released."""
         return 5 if self.offset else 2
 
     def units(self, narrow: float = 1.0) -> tuple[float, float, float]:
@@ -139,7 +138,6 @@ class MarginFit(ClippedSum):
         return _MARGIN[targets], _BEND[targets] / wide**_BEND_POWER, constant
 
     def contribution(self, params: Any) -> float:
-        """Return the clip norm."""
         return self.clip
 
     def evaluate(self, records: Any, params: Any) -> Floats:

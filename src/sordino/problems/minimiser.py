@@ -195,7 +195,6 @@ class MinimiserResponses:
         return 4 * (d + 16) * 2.0**-53 * longest
 
     def evaluate(self, records: RecordSums, params: Any = None) -> Floats:
-        """Return the responses."""
         return self.responses(self.minimiser.evaluate(records))
 
 
@@ -225,7 +224,6 @@ class TiltedMinimiser:
         return math.log1p(inner.record_curvature / (inner.population * inner.strength))
 
     def contribution(self, params: Any = None) -> float:
-        """Return the bound on one record's gradient."""
         return self.minimiser.clip
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
@@ -251,7 +249,6 @@ class Tilted:
 
     @property
     def size(self) -> int:
-        """The number of coordinates."""
         return len(self.at)
 
     @property

@@ -168,7 +168,6 @@ class GradientPoint:
 
     @property
     def size(self) -> int:
-        """The number of coefficients."""
         return int(np.size(self.w))
 
 
@@ -193,7 +192,6 @@ class RobustGradient(ClippedSum):
         return self.blocks == 1
 
     def contribution(self, params: GradientPoint) -> float:
-        """Return the bound of a truncated gradient."""
         return self.truncation.bound(params.size, params.threshold)
 
     def evaluate(self, records: PartedRows, params: GradientPoint) -> Floats:
@@ -237,7 +235,6 @@ class PartSizes(SizeCounts):
     needs: ClassVar[tuple[type, ...]] = (DenseRows,)
 
     def evaluate(self, records: DenseRows, params: Part) -> Floats:
-        """Return the counts."""
         sizes = np.zeros(records.count)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -407,7 +404,6 @@ class BoundedMoments(ClippedSum):
     norm: Norm = Norm.L2
 
     def contribution(self, params: Any) -> float:
-        """Return the bound of what a record adds."""
         if self.norm is Norm.L1:
             return self.columns * (self.first + self.second / 2.0) * ABOVE
         return root_above(self.columns) * math.hypot(self.first, self.second / 2.0) * ABOVE

@@ -176,7 +176,6 @@ class CountsBelow(ClippedSum):
     columns: int
 
     def contribution(self, params: Any) -> float:
-        """Return sqrt(columns)."""
         return math.sqrt(self.columns)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
@@ -184,7 +183,6 @@ class CountsBelow(ClippedSum):
         return math.sqrt(self.columns)
 
     def evaluate(self, records: PartedArrays, params: Any) -> Floats:
-        """Return the counts, shape (columns,)."""
         out = np.zeros(self.columns)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             below = block[present(records, rows), : self.columns] <= params
@@ -202,7 +200,6 @@ class TargetsBelow(ClippedSum):
     needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     def contribution(self, params: Any) -> float:
-        """Return one."""
         return 1.0
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
@@ -250,7 +247,6 @@ class PairScales(OneCount):
         return 1 if self.norms else self.columns
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
-        """Return the counts, shape (columns, BINS)."""
         pairs = pair_differences(records)
         if not self.norms:
             return counts_of(pairs)
@@ -364,7 +360,6 @@ class CellMoments(ClippedSum):
     scale: float = 1.0
 
     def contribution(self, params: Any) -> float:
-        """Return C."""
         square = math.fsum(weight**2 for _, weight in self.powers)
         return 1.0 if square == 1.0 else math.sqrt(square) * ABOVE
 
@@ -377,7 +372,6 @@ class CellMoments(ClippedSum):
         return max(math.sqrt(2.0) * one, math.sqrt(inside)) * ABOVE
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
-        """Return the sums, shape (powers, cells)."""
         out = np.zeros((len(self.powers), self.cells))
         for cell, a, part in self._values(records):
             for row, (k, weight) in zip(out, self.powers, strict=True):
@@ -468,7 +462,6 @@ class FrequentValues(OneCount):
         return self.columns
 
     def evaluate(self, records: ValueColumns, params: Any) -> list[dict[str, int]]:
-        """Return the counts of each column."""
         return [records.counts(column) for column in range(self.columns)]
 
 

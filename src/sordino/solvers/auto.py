@@ -314,7 +314,6 @@ class Auto:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Solver:
-        """Choose from public facts."""
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
         stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
         screens = options.max_iter is None and screens_first(problem, [s.count for s in stages.values()])

@@ -366,7 +366,6 @@ class BlockVotes:
         return 0.0
 
     def evaluate(self, records: Parts, params: Any = None) -> SparseVector:
-        """Return the counts, zero where nobody voted."""
         votes = [self._proposal(records.part(b, self.blocks)) for b in range(self.blocks)]
         indices, counts = np.unique(np.concatenate(votes), return_counts=True)
         return SparseVector(indices, counts.astype(float), self.problem.features * self.problem.outputs)

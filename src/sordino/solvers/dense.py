@@ -95,7 +95,6 @@ class Sgd(GradientPlan):
         return cls(*start, momentum, own["smoothing"], own["schedule"], own["output"])
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the iterates, or their running averages."""
         w = previous = mean = np.zeros(problem.shape)
         pace = self._pace(curator, problem) if self.step is None else None
         for t in range(1, self.steps + 1):
@@ -232,7 +231,6 @@ class Adam(GradientPlan):
         )
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the iterates."""
         w, rule = np.zeros(problem.shape), updates.Adam(self.beta1, self.beta2, TINY * self.clip)
         slots, known = rule.start(w), self._noise_variance(curator, problem)
         for _ in range(self.steps):
@@ -324,7 +322,6 @@ class Agd:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the portions and the searches."""
         gradient = GlmGradient(problem.loss, self.clip)
         scores = StepSizeScores(
             problem.loss,
@@ -464,7 +461,6 @@ class Srm:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the first gradient and the recursions."""
         first = GlmGradient(problem.loss, self.gradient_clip)
         releases = {"first": Release(first, problem.gaussian(self.first_noise), self.first)}
         if self.steps > 1:
@@ -475,7 +471,6 @@ class Srm:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the iterates."""
         w = previous = mean = np.zeros(problem.shape)
         step = self.step_for(curator, problem) if self.step is None else self.step
         v = curator.release("first", w)

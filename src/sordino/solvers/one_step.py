@@ -74,7 +74,6 @@ class OneStep:
         )
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Step]:
-        """Yield the step."""
         d, n = self.span.shape[1], problem.population
         curved = Part(slice(d, None), self.bent * self._longest(np.eye(d)) ** 2)
         query: Any = curator.plan.releases["sizes"].query

@@ -165,7 +165,6 @@ class GradientPlan:
     sampling: Sampling
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the gradients."""
         query = GlmGradient(problem.loss, self.clip)
         release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=self._lazy(problem))
         return problem.planned(gradient=release)

@@ -85,7 +85,6 @@ class Transfer:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the teacher."""
         query: Any = CertifiedMinimiser.of(problem, self.clip, self.strength)
         if self.mode == "R":
             bound = operator_bound(with_intercept(self.features, problem.intercept))
@@ -93,7 +92,6 @@ class Transfer:
         return problem.planned(teacher=Release(query, problem.gaussian(), Full(), mean=False))
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the student."""
         answer = curator.release("teacher")
         if self.features is None:
             yield hard_threshold(answer, self.sparsity, problem.n_intercepts)

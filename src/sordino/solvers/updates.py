@@ -45,7 +45,6 @@ class Sgd:
         check_range("momentum", self.momentum, "[0, 1)")
 
     def start(self, vector: Vector) -> Slots:
-        """Return zero momentum."""
         return {"momentum": namespace(vector).zeros_like(vector)} if self.momentum else {}
 
     def step(self, gradient: Vector, slots: Slots) -> tuple[Vector, Slots]:
@@ -70,7 +69,6 @@ class Adam:
             raise InvalidInputError(f"Expected beta1 and beta2 in [0, 1), got {self.beta1} and {self.beta2}.")
 
     def start(self, vector: Vector) -> Slots:
-        """Return zero moments."""
         xp = namespace(vector)
         count = 0.0 if xp is np else xp.zeros((), device=vector.device)
         return {"first": xp.zeros_like(vector), "second": xp.zeros_like(vector), "count": count}

@@ -253,7 +253,6 @@ class L2Ball:
         check_range("radius", self.radius, "(0, inf)", _COEFFICIENTS)
 
     def project(self, point: Floats) -> Floats:
-        """Scale the vector back to the ball."""
         norm = float(np.linalg.norm(point))
         return point if norm <= self.radius else point * (self.radius / norm)
 
@@ -270,7 +269,6 @@ class Box:
             raise InvalidInputError(f"Expected low <= high, got {self.low} > {self.high}.")
 
     def project(self, point: Floats) -> Floats:
-        """Clip each entry."""
         return np.clip(point, self.low, self.high)
 
 
@@ -347,7 +345,6 @@ class ProjectedGradient:
     constraint: Constraint | None = None
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the histograms, if any, and the gradients."""
         rows = Disjoint(self.steps) if self.split else Full()
         paid = 1 if self.split else self.steps
         releases = self.scaling.releases(problem, self.truncation.by, paid, self.steps)
@@ -688,7 +685,6 @@ class Taken:
 
     @property
     def gradient(self) -> Floats:
-        """The released gradient; nan where none was."""
         return np.where(self.end != 0.0, (self.start - self.end) / self.length, np.nan)
 
 

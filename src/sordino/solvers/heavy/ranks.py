@@ -67,7 +67,6 @@ class RankQuantiles:
     outwards: bool = False
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the halvings, if any, and the tree."""
         query = RankTree(problem.columns, self.depth, self.bounds)
         tree = Release(query, problem.gaussian(), mean=False)
         if self.bounds is not None:
