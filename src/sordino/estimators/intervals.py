@@ -343,21 +343,10 @@ def _made_up(schema: Schema, count: int) -> dict[str, Any]:
     """Return made-up values of every declared column, gaps and undeclared levels among them."""
     public = public_generator(0)
     out = {}
-    column: Any
     for column in schema.features:
         if column.word == "text":
             raise UnsupportedError(f"Column {column.name!r}: effects of hashed words have no intervals.")
-        levels = {"flag": ("true", "false")}.get(column.word) or getattr(column, "levels", None)
-        if column.word == "number":
-            values = public.uniform(column.low, column.high, count).astype(object)
-        elif levels is None:
-            days = public.integers(column.low.toordinal(), column.high.toordinal() + 1, count)
-            values = np.array([type(column.low).fromordinal(int(day)) for day in days], dtype=object)
-        else:
-            more = () if column.word == "flag" else ("\0 not declared",)
-            values = np.array([*levels, *more], dtype=object)[
-                public.integers(0, len(levels) + len(more), count)
-            ]
+        values = np.asarray(column.invent(public, count, ("\0 not declared",)), dtype=object)
         values[public.uniform(size=count) < 0.05] = None
         out[column.name] = values
     return out

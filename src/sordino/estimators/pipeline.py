@@ -67,7 +67,7 @@ def invent_rows(X: Any, schema: Schema | None = None) -> Any:
     """Return some rows of the kind of X: of its shape and types, and of no value in it."""
     public = public_generator(0)
     if schema is not None:
-        columns = {column.name: _invent_column(column, public) for column in schema.features}
+        columns = {column.name: column.invent(public, _COUNT) for column in schema.features}
         return require_pandas().DataFrame(columns)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         columns = {name: _entries((_COUNT,), kind, public) for name, kind in X.dtypes.items()}
@@ -77,15 +77,6 @@ def invent_rows(X: Any, schema: Schema | None = None) -> Any:
         return X.new_tensor(_entries((_COUNT, *shape), np.dtype(float), public).tolist())
     rows = _entries((_COUNT, *shape), getattr(X, "dtype", None) or np.asarray(X[:1]).dtype, public)
     return type(X)(rows) if sparse.issparse(X) else rows
-
-
-def _invent_column(column: Any, public: Any) -> Any:
-    """Return made-up entries of a declared column."""
-    if column.word == "number":
-        return public.uniform(column.low, column.high, _COUNT)
-    known = {"flag": ("true", "false"), "text": ("some", "words"), "date": ()}
-    levels = known.get(column.word) or getattr(column, "levels", None) or (column.low, column.high)
-    return [levels[i % len(levels)] for i in range(_COUNT)]
 
 
 def _entries(shape: tuple[int, ...], kind: Any, public: Any) -> Any:

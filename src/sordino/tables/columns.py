@@ -310,13 +310,15 @@ class Column:
 
     ``learned`` is what was paid for bounds or levels that come from records. It stays with the column, into
     whichever schema that is copied. A kind says ``word``, its name in a schema; ``stored``, what a file's
-    column is read as; ``hints``, the lines of a draft; ``curved``, whether its effect may bend.
+    column is read as; ``hints``, the lines of a draft; ``curved``, whether its effect may bend; ``examples``,
+    values that stand for all where no levels are declared.
     """
 
     word: ClassVar[str]
     stored: ClassVar[str] = TEXT
     hints: ClassVar[tuple[str, ...]] = ()
     curved: ClassVar[bool] = False
+    examples: ClassVar[tuple[str, ...]] = ()
 
     name: str
     learned: tuple[Price, ...] = field(default=(), kw_only=True)
@@ -406,6 +408,14 @@ class Column:
         column: Any = self
         return column.low, column.high
 
+    def invent(self, public: Any, count: int, others: tuple[str, ...] = ()) -> Any:
+        """Return made-up values of what it declares, on which a model is tried in place of records.
+
+        ``others`` are drawn as often as declared levels, where it has any.
+        """
+        found = self.examples or (*(getattr(self, "levels", None) or ()), *others)
+        return np.array(found, dtype=object)[public.integers(0, len(found), count)]
+
     def misfits(self, series: Any, markers: frozenset[str]) -> tuple[Floats, Floats]:
         """Return ones for values outside of what is declared, and ones for those that are missing."""
         if self.is_numeric:
@@ -487,6 +497,9 @@ class Number(Column):
 
     def _words(self) -> str:
         return f"number in {self._describe_range()}{', on a logarithmic scale' if self.log else ''}"
+
+    def invent(self, public: Any, count: int, others: tuple[str, ...] = ()) -> Any:
+        return public.uniform(self.low, self.high, count)
 
     def block(self, knots: Knots, markers: frozenset[str]) -> Block:
         """Return weights of the two knots around a value."""
@@ -597,6 +610,7 @@ class Flag(Column):
     """Yes or no: true/false, yes/no, y/n, t/f, 1/0, in any case. Another value counts as missing."""
 
     word: ClassVar[str] = "flag"
+    examples: ClassVar[tuple[str, ...]] = ("true", "false")
 
     missing: str = "column"
     source: str = ""
@@ -669,6 +683,11 @@ class Date(Column):
         low, high = (day.toordinal() - _EPOCH for day in self._days)
         return low, high
 
+    def invent(self, public: Any, count: int, others: tuple[str, ...] = ()) -> Any:
+        low, high = (day.toordinal() for day in self._days)
+        days = public.integers(low, high + 1, count)
+        return np.array([datetime.date.fromordinal(int(day)) for day in days], dtype=object)
+
     def block(self, knots: Knots, markers: frozenset[str]) -> Block:
         """Return weights of the two knots around a day."""
         low, high = (day.toordinal() for day in self._days)
@@ -689,6 +708,7 @@ class Text(Column):
     """Words, hashed into so many columns; together they have norm one at most."""
 
     word: ClassVar[str] = "text"
+    examples: ClassVar[tuple[str, ...]] = ("some words", "others")
     hints: ClassVar[tuple[str, ...]] = ("buckets = 256",)
 
     buckets: int = 256
