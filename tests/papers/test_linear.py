@@ -7,7 +7,15 @@ from tests.solvers.plain import made_problem
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.accounting import gaussian_multiplier
 from sordino.errors import InvalidInputError, NotPrivateWarning
-from sordino.literature.linear import feature_spread, published, response_noise
+from sordino.execute import LocalExecutor
+from sordino.kernel import NoiseSource
+from sordino.literature.linear import (
+    PrintedResponses,
+    SparseTeacher,
+    feature_spread,
+    published,
+    response_noise,
+)
 from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 
@@ -152,19 +160,20 @@ def test_corollary_5_6_is_for_the_squared_loss():
         SparseLogisticRegression(2.0, 0.01, **options).fit(x, y)
 
 
-def test_the_printed_teacher_is_sparse_and_nothing_is_certified_for_it():
+@pytest.mark.parametrize("variant", ["sparse teacher", "sparse eigenvalue"])
+def test_the_printed_teacher_is_sparse_and_nothing_is_certified_for_it(variant):
     x, y = data()
     model = SparseLogisticRegression(
         2.0,
         1e-5,
         n_nonzero_coefs=4,
         solver="transfer",
-        noise="paper: sparse teacher",
+        noise=f"paper: {variant}",
         data_norm=1.0,
         solver_options={"mode": "R", "public_features": "synthetic", "public_rows": 30},
         random_state=0,
     )
-    with pytest.warns(NotPrivateWarning, match="sparse teacher"):
+    with pytest.warns(NotPrivateWarning, match="DPSL-KT as printed"):
         model.fit(x, y)
     assert model.privacy_.epsilon == np.inf
     assert not model.privacy_.is_private
@@ -172,7 +181,7 @@ def test_the_printed_teacher_is_sparse_and_nothing_is_certified_for_it():
     assert np.count_nonzero(model.coef_) <= 4
 
 
-def test_the_printed_noise_of_transfer_knows_eigenvalue_and_largest_entry_of_the_features():
+def test_the_printed_noise_of_transfer_knows_the_eigenvalue_of_the_features():
     """Sixty features that are all the same have one large eigenvalue, 60 times their mean square."""
     same, apart = (
         np.ones((800, 60)),
@@ -185,8 +194,21 @@ def test_the_printed_noise_of_transfer_knows_eigenvalue_and_largest_entry_of_the
         solver = make_solver("transfer", problem, Options(10, extra=extra))
         noises.append(response_noise(solver, problem, Ask(2.0, 1e-5)))
     spread = np.sqrt(feature_spread(apart) / feature_spread(same))
-    assert noises[1] / noises[0] == pytest.approx(np.sqrt(60.0) * spread)  # the entry, times the spread
-    assert noises[2] / noises[0] == pytest.approx(9.0)
+    assert noises[1] / noises[0] == pytest.approx(spread)
+    assert noises[2] / noises[0] == pytest.approx(3.0)
+
+
+def test_the_printed_noise_of_transfer_is_that_of_the_largest_entry_of_a_gradient_at_the_teacher():
+    public = np.random.default_rng(2)
+    x, y = public.uniform(-0.4, 0.4, (50, 6)), public.choice([-1.0, 1.0], 50)
+    problem = made_problem(n=50, d=6, data_norm=1.0)
+    extra = {"mode": "R", "strength": 0.1, "public_features": x}
+    teacher = SparseTeacher.of(make_solver("transfer", problem, Options(2, extra=extra)), problem, 0.1)
+    found = teacher.responses.evaluate(LocalExecutor(x, y).records(None))
+    slopes = np.abs(problem.loss.residual(found.margins, y))
+    assert found.peak == pytest.approx(float((slopes * np.abs(x).max(axis=1)).max()), rel=1e-6)
+    noisy = PrintedResponses(2.0).privatise(found, 1.0, NoiseSource.seeded_not_private(0))
+    assert np.std(noisy - found.margins) == pytest.approx(2 * found.peak, rel=0.4)
 
 
 def test_the_spread_of_few_rows_with_many_columns_is_that_of_their_law():

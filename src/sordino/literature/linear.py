@@ -30,7 +30,7 @@ from sordino.literature import formulas
 from sordino.literature.formulas import Claimed, Published, Uncertified, batch_size, paper_noise
 from sordino.literature.heavy import heavy_tailed
 from sordino.problems.problem import Problem
-from sordino.problems.queries import GlmGradient
+from sordino.problems.queries import GlmGradient, residuals
 from sordino.solvers.sparse import SgdHt
 from sordino.solvers.steps import hard_threshold
 from sordino.solvers.transfer import Transfer, largest_curvature, with_intercept
@@ -115,10 +115,10 @@ def feature_spread(x: Any) -> float:
 
 
 def response_noise(solver: Transfer, problem: Problem, budget: Claimed) -> float:
-    r"""Return the printed standard deviation, ``sqrt(8 m b s g^2 ln(2.5/delta)) / (n eps lam)``.
+    r"""Return the printed standard deviation over g, ``sqrt(8 m b s ln(2.5/delta)) / (n eps lam)``.
 
     b is the largest eigenvalue of the second moments of the public features, as they estimate it; g bounds
-    the largest *entry* of a gradient, which the largest entry of the public features stands for.
+    the largest *entry* of the gradient of a record at the teacher.
     """
     if solver.mode != "R" or solver.sparsity is None:
         raise InvalidInputError(
@@ -126,9 +126,16 @@ def response_noise(solver: Transfer, problem: Problem, budget: Claimed) -> float
             "solver_options={'mode': 'R', 'public_features': ...}."
         )
     x = solver.features
-    peak = problem.gradient_bound * max(float(abs(x).max()), problem.intercept) / problem.row_bound
-    variance = 8 * x.shape[0] * feature_spread(x) * solver.sparsity * peak**2 * math.log(2.5 / budget.delta)
+    variance = 8 * x.shape[0] * feature_spread(x) * solver.sparsity * math.log(2.5 / budget.delta)
     return math.sqrt(variance) / (problem.population * budget.epsilon * solver.strength)
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """What the sparse minimiser says about public features, and g of its records, for the mechanism only."""
+
+    margins: Floats
+    peak: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +143,7 @@ class SparseResponses(Printed):
     """What the sparse minimiser of plain hard thresholding says about public features.
 
     **Privacy.** None: the minimiser is discontinuous in the records, so its sensitivity does not fall with
-    their number. The declared one is a unit in which :class:`PrintedResponses` states its noise.
+    their number, and g is read from them. The declared one is a unit for :class:`PrintedResponses`.
     """
 
     printed: ClassVar[str] = "DPSL-KT with its sparse teacher"
@@ -147,6 +154,7 @@ class SparseResponses(Printed):
     gradient: GlmGradient
     problem: Problem
     teacher: Transfer
+    ridge: float
 
     def contribution(self, params: Any = None) -> float:
         """Return 1, a unit and no bound."""
@@ -156,17 +164,20 @@ class SparseResponses(Printed):
         """Return 1, a unit and no bound."""
         return 1.0
 
-    def evaluate(self, records: Any, params: Any = None) -> Floats:
-        problem, strength, x = self.problem, self.teacher.strength, self.teacher.features
+    def evaluate(self, records: Any, params: Any = None) -> Responses:
+        problem, strength, x = self.problem, self.ridge, self.teacher.features
         # The paper does not print the step: one over the curvature that the public features have.
         spread = largest_curvature(with_intercept(x, problem.intercept)) / x.shape[0]
         step = 1.0 / (problem.curvature * spread + strength)
-        w = np.zeros(problem.shape)
+        w = before = np.zeros(problem.shape)
         for _ in range(TEACHER_STEPS):
             slope = self.gradient.evaluate(records, w) / problem.population + strength * w
-            w = hard_threshold(w - step * slope, self.teacher.sparsity, problem.n_intercepts)
-        margins: Floats = with_intercept(self.teacher.features, problem.intercept) @ w.T
-        return margins
+            before, w = w, hard_threshold(w - step * slope, self.teacher.sparsity, problem.n_intercepts)
+            if np.allclose(before, w, rtol=1e-6, atol=1e-9):
+                break
+        margins: Floats = with_intercept(x, problem.intercept) @ w.T
+        slopes = np.abs(residuals(problem.loss, records, w)) * records.peaks
+        return Responses(margins, float(slopes.max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -175,8 +186,8 @@ class PrintedResponses(Uncertified):
 
     printed: ClassVar[str] = "DPSL-KT with its sparse teacher"
 
-    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Floats:
-        found: Floats = Gaussian(self.multiplier).privatise(value, sensitivity, noise)
+    def privatise(self, value: Responses, sensitivity: float, noise: NoiseSource) -> Floats:
+        found: Floats = Gaussian(self.multiplier).privatise(value.margins, value.peak * sensitivity, noise)
         return found
 
 
@@ -187,8 +198,9 @@ class SparseTeacher:
     responses: SparseResponses
 
     @classmethod
-    def of(cls, solver: Transfer, problem: Problem) -> SparseTeacher:
-        return cls(SparseResponses(GlmGradient(problem.loss, problem.gradient_bound), problem, solver))
+    def of(cls, solver: Transfer, problem: Problem, ridge: float) -> SparseTeacher:
+        gradient = GlmGradient(problem.loss, problem.gradient_bound)
+        return cls(SparseResponses(gradient, problem, solver, ridge))
 
     def plan(self, problem: Problem) -> Plan:
         return problem.planned(teacher=Release(self.responses, PrintedResponses(), Full(), mean=False))
@@ -299,7 +311,8 @@ def _peeled(solver: Any, problem: Problem, budget: Claimed) -> Published:
 
 
 def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    std = response_noise(solver, problem, budget)
+    peak = max(float(abs(solver.features).max()), problem.intercept) if solver.mode == "R" else 0.0
+    std = response_noise(solver, problem, budget) * peak * problem.gradient_bound / problem.row_bound
     query = solver.plan(problem).releases["teacher"].query
     multiplier = std / query.sensitivity(problem.relation, None)
     return solver, PaperNoise({"teacher": multiplier}, "DPSL-KT, on the certified teacher")
@@ -308,9 +321,24 @@ def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
 def _sparse_teacher(solver: Any, problem: Problem, budget: Claimed) -> Published:
     """Return DPSL-KT as printed: the responses of a sparse teacher, for which no epsilon is certified."""
     noise = response_noise(solver, problem, budget)
-    printed = SparseTeacher.of(solver, problem)
-    said = "DPSL-KT as printed, with its sparse teacher"
-    return printed, PaperNoise({"teacher": noise}, said, (PrintedResponses.printed,))
+    return _uncertified(SparseTeacher.of(solver, problem, solver.strength), noise, "with its sparse teacher")
+
+
+def _sparse_eigenvalue(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    """Return DPSL-KT of corollary 3.3.7: no ridge, the least sparse eigenvalue of the loss in its place.
+
+    That is the curvature of the loss times the mean square of a public feature, as columns that are not
+    correlated have it; the paper prints no number.
+    """
+    x = solver.features
+    square = float((x.multiply(x) if hasattr(x, "multiply") else np.square(x)).mean())
+    made = replace(solver, strength=problem.loss.curvature * square)
+    noise = response_noise(made, problem, budget)
+    return _uncertified(SparseTeacher.of(made, problem, 0.0), noise, "corollary 3.3.7: no ridge")
+
+
+def _uncertified(printed: SparseTeacher, noise: float, said: str) -> Published:
+    return printed, PaperNoise({"teacher": noise}, f"DPSL-KT as printed, {said}", (PrintedResponses.printed,))
 
 
 def _needs_laplace(solver: Any) -> None:
@@ -343,5 +371,5 @@ _FORMULAS: dict[str, dict[str, Formula]] = {
     "sgd": {"": _LSSGD},
     "srm": {"": _srm, "random output": _srm_random},
     "svrg-ht": {"": _scsg_ht},
-    "transfer": {"": _transfer, "sparse teacher": _sparse_teacher},
+    "transfer": {"": _transfer, "sparse eigenvalue": _sparse_eigenvalue, "sparse teacher": _sparse_teacher},
 }

@@ -163,7 +163,8 @@ def _cells(
         """Fit with the printed noise, which is the same for both relations, and certify it for each."""
         here = task()
         extra = {"noise": "paper", **joined(method.options(here), method.paper)}  # type: ignore[arg-type]
-        value, model = _tune(here, method.solver, _steps_of(here, extra, steps, tries), epsilon, delta, seed)
+        tried = _steps_of(here, extra, steps, extra.pop("tries", tries))
+        value, model = _tune(here, method.solver, tried, epsilon, delta, seed)
         settings = {**here.facts, "solver": method.solver, **extra, "relation": "add-remove"}
         other = here.estimator(epsilon, delta, random_state=seed, **settings)
         found = {"replace-one": model.privacy_.epsilon, "add-remove": certified(other, here.x, here.y)}
