@@ -232,36 +232,6 @@ def paper(solver, noise, steps=30, relation="replace-one", **options):
     return problem, made, *published(noise, solver, made, problem, Ask(2.0, 1e-5))
 
 
-def test_batches_that_double_keep_the_noise_of_the_mean():
-    problem, _, made, noise = paper("sgd-ht", "paper: growing batches", 31, batch_size=10, step_size=0.1)
-    plan = made.plan(problem)
-    assert [release.times for release in plan.releases.values()] == [11, 10, 10]
-    sizes = [release.sampling.rate * problem.population for release in plan.releases.values()]
-    assert sizes == pytest.approx([10, 20, 40])
-    per_mean = [m / size for m, size in zip(noise.multipliers.values(), sizes)]
-    assert per_mean == pytest.approx([per_mean[0]] * 3)
-
-
-def test_growing_batches_run_through_the_estimator_and_are_certified():
-    model = SparseLogisticRegression(
-        2.0,
-        1e-5,
-        n_nonzero_coefs=4,
-        solver="sgd-ht",
-        noise="paper: growing batches",
-        solver_options={"step_size": 0.5, "batch_size": 20},
-    )
-    with pytest.warns(NotPrivateWarning, match="what it certifies"):
-        model.fit(*data())
-    assert "b, 2b, 4b" in model.privacy_.paper_claim.formula
-    assert len(model.privacy_.releases) == 3
-
-
-def test_growing_batches_need_a_step_size():
-    with pytest.raises(InvalidInputError, match="step_size"):
-        paper("sgd-ht", "paper: growing batches", batch_size=10)
-
-
 def test_a_random_iterate_carries_the_noise_of_all_steps_and_pays_for_its_own():
     problem, solver, _, full = paper("srm", "paper")
     drawn = [paper("srm", "paper: random output")[2:] for _ in range(20)]

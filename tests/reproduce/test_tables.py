@@ -88,7 +88,6 @@ def test_a_table_runs_and_goes_on_where_it_was_interrupted(tmp_path: Path, monke
     assert all(len(kept["outcomes"]) == 1 for kept in after.values())
     assert all(kept["settings"] and kept["outcomes"][0]["commit"] for kept in after.values())
     assert "DP-IGHT" in page.read_text()
-    assert (tmp_path / "toy.png").stat().st_size > 1000
     assert set(runner.verdicts("toy", tmp_path, quick=True)) == {"toy/DP-IGHT/2", "toy/two/2"}
 
 
@@ -117,7 +116,8 @@ def test_a_changed_grid_uses_no_old_runs(tmp_path: Path):
     store = Store(path, {})
     assert len(store.outcomes(before)) == 1
     assert store.outcomes(after) == ()
-    assert runner._missing(store, after, 2) == [0, 1]
+    assert runner._is_missing(store, after, 0)
+    assert not runner._is_missing(store, before, 0)
     store.add(after, {"value": 2.0, "seed": 0})
     assert Store(path, {}).outcomes(before) == ()  # they made way
 
@@ -144,8 +144,8 @@ def test_a_store_knows_the_day_and_the_cpu_time_of_its_runs(tmp_path: Path):
 def test_processes_share_the_runs_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     few = TABLES["wang-gu-figure-1"](True).runs()  # two keys of a real table
     keys = [key for key in few if "1,000" in key and "default" in key and "linear" in key][:2]
-    monkeypatch.setattr(runner, "_missing", lambda store, run, n: [0] if run.key in keys else [])
-    runner.measure(["wang-gu-figure-1"], tmp_path, quick=True, jobs=2)
+    monkeypatch.setattr(runner, "_is_missing", lambda store, run, seed: run.key in keys)
+    runner.reproduce("wang-gu-figure-1", tmp_path, quick=True, jobs=2)
     known = json.loads((tmp_path / "wang-gu-figure-1.json").read_text())["runs"]
     assert sorted(known) == sorted(keys)
 
@@ -180,28 +180,24 @@ def failing_table(quick: bool) -> Table:
     return replace(made, name="failing", rows=[broken, *made.rows[1:]])
 
 
-def test_tables_share_one_pool_and_a_run_that_fails_stops_nothing_else(tmp_path, monkeypatch, capsys):
+def test_processes_make_what_one_makes_and_nothing_starts_after_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "ProcessPoolExecutor", Here)
     monkeypatch.setitem(runner.TABLES, "toy", toy_table)
-    monkeypatch.setitem(runner.TABLES, "failing", failing_table)
-    said: list[tuple[str, int]] = []
-    options = {"quick": True, "jobs": 2, "keep_going": True}
-    failed = runner.measure(
-        ["failing", "toy"], tmp_path, **options, progress=lambda n, k, d, of: said.append((n, of))
-    )
-    assert failed == ["failing"]
-    assert "This run fails" in capsys.readouterr().err
-    kept = {name: json.loads((tmp_path / f"{name}.json").read_text())["runs"] for name in ("toy", "failing")}
-    assert set(kept["toy"]) == set(toy_table(True).runs())
-    assert set(kept["failing"]) == set(failing_table(True).runs()) - {"broken"}
-    assert said.count(("toy", len(kept["toy"]))) == len(kept["toy"])
+    said: list[int] = []
+    runner.reproduce("toy", tmp_path, quick=True, jobs=2, progress=lambda key, done, of: said.append(of))
+    known = json.loads((tmp_path / "toy.json").read_text())["runs"]
+    assert set(known) == set(toy_table(True).runs())
+    assert said == [len(known)] * len(known)
+    page = runner.reproduce("toy", tmp_path / "none", quick=True, minutes=0.0)
+    assert not (tmp_path / "none" / "toy.json").exists()
+    assert "no run with these settings is kept" in page.read_text()
 
 
 def test_one_table_in_a_pool_stops_at_a_run_that_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "ProcessPoolExecutor", Here)
     monkeypatch.setitem(runner.TABLES, "failing", failing_table)
     with pytest.raises(InvalidInputError, match="This run fails"):
-        runner.measure(["failing"], tmp_path, quick=True, jobs=2)
+        runner.reproduce("failing", tmp_path, quick=True, jobs=2)
 
 
 def test_every_table_can_be_made_in_another_process():
@@ -270,9 +266,9 @@ def test_printed_noise_is_certified_without_a_run_as_a_fit_reports_it():
 
 def test_a_seed_that_was_lost_is_run_again_and_no_other(tmp_path: Path):
     kept = Store(tmp_path / "t.json", {})
-    assert runner._missing(kept, runs(), 3) == [0, 1, 2]
+    assert all(runner._is_missing(kept, runs(), seed) for seed in range(3))
     kept.add(runs(), {"value": 1.0, "seed": 2})
-    assert runner._missing(kept, runs(), 3) == [0, 1]
+    assert [runner._is_missing(kept, runs(), seed) for seed in range(3)] == [True, True, False]
     assert cell_of(kept.outcomes(runs())) == Cell((1.0,))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -42,6 +44,9 @@ def datasets(name: str | None, as_json: bool) -> None:
     type=click.IntRange(1),
     help="Processes that share the runs.",
 )
+@click.option(
+    "--minutes", default=math.inf, help="Start no run of a table after so many; what is made is kept."
+)
 @click.option("--list", "listing", is_flag=True, help="List the tables and stop.")
 @click.option(
     "--to",
@@ -52,12 +57,18 @@ def datasets(name: str | None, as_json: bool) -> None:
     help="The folder of the results; a run that was interrupted goes on there.",
 )
 def reproduce(
-    names: tuple[str, ...], everything: bool, quick: bool, jobs: int, listing: bool, folder: Path
+    names: tuple[str, ...],
+    everything: bool,
+    quick: bool,
+    jobs: int,
+    minutes: float,
+    listing: bool,
+    folder: Path,
 ) -> None:
     """Set published tables beside their certified epsilon and ours.
 
-    A NAME is a table of the list (`--list`). Each writes its results (JSON), a page (Markdown) and a
-    figure. A table whose data are not found is named and left out.
+    A NAME is a table of the list (`--list`). Each writes its results (JSON) and a page (Markdown). A table
+    whose data are not found is named and left out.
     """
     from sordino.literature.reproduce import TABLES, table_named
 
@@ -72,13 +83,14 @@ def reproduce(
         return
     if everything == bool(names):
         raise click.UsageError("Name tables, or say --all; --list names them.")
-    absent = [one for one in (sorted(TABLES) if everything else names) if not _run(one, folder, quick, jobs)]
+    asked, how = sorted(TABLES) if everything else names, {"quick": quick, "jobs": jobs, "minutes": minutes}
+    absent = [one for one in asked if not _run(one, folder, **how)]
     if absent:
         click.echo(f"Left out, because their data or PyTorch are not here: {', '.join(absent)}.", err=True)
         raise click.exceptions.Exit(0 if everything else 1)
 
 
-def _run(name: str, folder: Path, quick: bool, jobs: int) -> bool:
+def _run(name: str, folder: Path, **how: Any) -> bool:
     """Run one table; tell whether its data and packages were found."""
     from sordino.literature.reproduce import reproduce as run
 
@@ -86,7 +98,7 @@ def _run(name: str, folder: Path, quick: bool, jobs: int) -> bool:
         click.echo(f"{name} {done + 1}/{of}: {key}", err=True)
 
     try:
-        page = run(name, folder, quick=quick, jobs=jobs, progress=say)
+        page = run(name, folder, **how, progress=say)
     except (DataNotFoundError, MissingExtraError) as error:
         click.echo(f"{name}: {error}", err=True)
         return False

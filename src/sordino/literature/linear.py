@@ -17,7 +17,6 @@ from sordino.kernel import (
     Norm,
     PaperNoise,
     Plan,
-    Poisson,
     Printed,
     Relation,
     Release,
@@ -31,66 +30,8 @@ from sordino.literature.formulas import Claimed, Published, Uncertified, batch_s
 from sordino.literature.heavy import heavy_tailed
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient, residuals
-from sordino.solvers.sparse import SgdHt
 from sordino.solvers.steps import hard_threshold
 from sordino.solvers.transfer import Transfer, largest_curvature, with_intercept
-
-# -------- DP-SGD-HT with a batch size that changes on the way, as its listing allows: for reproduction only
-
-GROWTH = (1, 2, 4)  # of the batch size: the paper writes b_t and prints no schedule
-
-
-@dataclass(frozen=True)
-class GrowingBatches:
-    """DP-SGD-HT whose batches double after each third of the steps.
-
-    **Privacy.** The Poisson-sampled Gaussian releases of each third, with the printed noise on the mean
-    gradient: the same for all batch sizes, so that a larger batch carries more of it in its sum.
-    """
-
-    solver: SgdHt
-    stages: tuple[tuple[str, int, int], ...]  # name, batch size, steps
-
-    @classmethod
-    def of(cls, solver: SgdHt, population: int) -> GrowingBatches:
-        if solver.step is None or not isinstance(solver.sampling, Poisson):
-            raise InvalidInputError(
-                "Growing batches need a step size and Poisson batches. Set step_size, leave sampling."
-            )
-        first, thirds = round(solver.sampling.rate * population), len(GROWTH)
-        steps = [len(part) for part in np.array_split(np.arange(solver.steps), thirds)]
-        stages = [
-            (f"gradient_{factor}", min(population, factor * first), times)
-            for factor, times in zip(GROWTH, steps)
-            if times
-        ]
-        return cls(solver, tuple(stages))
-
-    def plan(self, problem: Problem) -> Plan:
-        releases = {}
-        for name, size, times in self.stages:
-            one = replace(self.solver, sampling=Poisson(size / problem.population), steps=times)
-            releases[name] = replace(one.plan(problem).releases["gradient"], lazy=False)
-        return problem.planned(**releases)
-
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        w = np.zeros(problem.shape)
-        for name, _, times in self.stages:
-            for _ in range(times):
-                g = curator.release(name, w) + problem.penalty_gradient(w)
-                moved = w - float(self.solver.step or 0.0) * g
-                w = hard_threshold(moved, self.solver.sparsity, problem.n_intercepts)
-                yield w
-
-
-def growing_batches(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    made, facts = GrowingBatches.of(solver, problem.population), {"population": problem.population}
-    noises = {
-        name: formulas.sgd_ht(budget.epsilon, budget.delta, **facts, batch_size=size, steps=solver.steps)
-        for name, size, _ in made.stages
-    }
-    return made, paper_noise(problem.relation, "DP-SGD-HT, theorem 4.1, batches b, 2b, 4b", **noises)
-
 
 # ------- DPSL-KT as printed: the responses of a sparse teacher, under a noise that its proof does not carry
 
@@ -364,10 +305,7 @@ _FORMULAS: dict[str, dict[str, Formula]] = {
     "ls-sgd": {"": _LSSGD},
     "peeled": {"": _peeled},
     "scsg-ht": {"": _scsg_ht},
-    "sgd-ht": {
-        "": _with_batches(formulas.sgd_ht, "DP-SGD-HT, Theorem 4.1"),
-        "growing batches": growing_batches,
-    },
+    "sgd-ht": {"": _with_batches(formulas.sgd_ht, "DP-SGD-HT, Theorem 4.1")},
     "sgd": {"": _LSSGD},
     "srm": {"": _srm, "random output": _srm_random},
     "svrg-ht": {"": _scsg_ht},

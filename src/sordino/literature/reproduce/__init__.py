@@ -3,19 +3,10 @@
 from sordino.literature.reproduce.runner import (
     TABLES,
     kept_rows,
-    measure,
     reproduce,
     table_named,
     verdicts,
     write_page,
 )
 
-__all__ = [
-    "TABLES",
-    "kept_rows",
-    "measure",
-    "reproduce",
-    "table_named",
-    "verdicts",
-    "write_page",
-]
+__all__ = ["TABLES", "kept_rows", "reproduce", "table_named", "verdicts", "write_page"]

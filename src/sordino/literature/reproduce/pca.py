@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -51,14 +52,16 @@ class Points:
 
 
 @cache
-def _points(name: str, most: int | None = None, as_printed: bool = False) -> Points:
-    """Return a set, or its first ``most`` rows, of unit norm.
+def _points(
+    name: str, most: int | None = None, as_printed: bool = False, components: int | None = None
+) -> Points:
+    """Return a set, or its first ``most`` rows, of unit norm, and its usual number of components or another.
 
     ``as_printed``: each row has a largest entry of 1, as in the paper, whose noise is for rows of norm 1.
     The longest is scaled to norm 1 with all others; ``norm`` says by how much the noise is too small.
     """
-    rows, labels, components = _READ[name]()
-    rows, labels = rows[:most], np.asarray(labels)[:most]
+    rows, labels, usual = _READ[name]()
+    rows, labels, components = rows[:most], np.asarray(labels)[:most], components or usual
     if not as_printed:
         return Points(unit_rows(rows), labels, components)
     rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-12)
@@ -113,16 +116,18 @@ def svm_table(name: str, quick: bool) -> Table:
 
 def distance_table(name: str, quick: bool) -> Table:
     """Return the distances of the private subspace from the true one."""
-    page = page_of(name, quick)
+    page, rows, nothing = page_of(name, quick), [], {}
     sets = page["rows"] if quick else {"a9a": None, "MNIST": None, **page["rows"]}
-    rows = [
-        Row(group, m, epsilon, DELTA, None, _cells(group, points, m, solver, epsilon, _distance))
-        for group, points in ((group, partial(_points, group, most)) for group, most in sets.items())
-        for epsilon in page["epsilons"]
-        for m, solver in METHODS.items()
-    ]
-    sizes = {"a9a": 123, "MNIST": 784, "CIFAR-10": 3072}
-    return printed_table(name, rows, quick, trivial={group: 1 - 10 / d for group, d in sizes.items()})
+    for (one, most), k in product(sets.items(), page["components"]):
+        group = one if k == 10 else f"{one}, k = {k}"
+        points = partial(_points, one, most) if k == 10 else partial(_points, one, most, False, k)
+        nothing[group] = 1 - k / {"a9a": 123, "MNIST": 784, "CIFAR-10": 3072}[one]
+        rows += [
+            Row(group, m, epsilon, DELTA, None, _cells(group, points, m, solver, epsilon, _distance))
+            for epsilon in page["epsilons"]
+            for m, solver in METHODS.items()
+        ]
+    return printed_table(name, rows, quick, trivial=nothing)
 
 
 def _cells(
@@ -139,9 +144,9 @@ def _cells(
         options = {"epsilon": epsilon, "relation": "replace-one", **options}
         return {"value": rate(points(), seed, **options)[0]}
 
-    name, *most = points.args  # type: ignore[attr-defined]
-    told: dict[str, Any] = {"points": [name, *most], "score": rate.__name__}
-    printed = partial(_points, name, *(most or [None]), name != "CIFAR-10")
+    name, *how = points.args  # type: ignore[attr-defined]
+    told: dict[str, Any] = {"points": [name, *how], "score": rate.__name__}
+    printed = partial(_points, name, *(how[:1] or [None]), name != "CIFAR-10", *how[2:])
     return by_mode(
         Runs(
             f"{at}/{method}/paper",

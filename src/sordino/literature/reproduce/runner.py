@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import sordino
 from sordino.errors import InvalidInputError, require_extra
@@ -32,7 +30,6 @@ from sordino.literature.reproduce.tables import (
     Table,
     Verdict,
     cell_of,
-    figure,
     judge,
     markdown,
 )
@@ -54,14 +51,11 @@ TABLES: dict[str, Callable[[bool], Table]] = {
     "shang-3": partial(svm_table, "shang-3"),
     "shang-3-text": partial(svm_table, "shang-3-text"),
     "shang-figure-1": partial(distance_table, "shang-figure-1"),
+    "shang-figure-1-k": partial(distance_table, "shang-figure-1-k"),
     "srm-networks": partial(_of_networks, "srm_networks"),
     "tao-rates": rates,
 }
-Progress = Callable[..., None]  # of the key, how many runs are done, and of how many; the table's name first
-
-
-def _silence(*where: Any) -> None:
-    """Say nothing of how far the runs are."""
+Progress = Callable[[str, int, int], None]  # of the key, how many runs are done, and of how many
 
 
 def table_named(name: str, quick: bool = False) -> Table:
@@ -71,92 +65,59 @@ def table_named(name: str, quick: bool = False) -> Table:
 
 
 def reproduce(
-    name: str, folder: Path, *, quick: bool = False, jobs: int = 1, progress: Progress = _silence
-) -> Path:
-    """Run a table (or go on with it) and write its JSON, Markdown and figure; return the Markdown file.
-
-    ``quick`` makes one run per cell without tuning; ``jobs`` is the number of processes. Results that are
-    there are kept: remove them to start anew.
-    """
-    measure([name], folder, quick=quick, jobs=jobs, progress=lambda of, *where: progress(*where))
-    return write_page(name, folder, quick=quick)
-
-
-def write_page(name: str, folder: Path, *, quick: bool = False) -> Path:
-    """Write the Markdown and the figure of what is kept of a table; nothing is run."""
-    table = table_named(name, quick)
-    made, page = kept_rows(table, folder, quick), folder / f"{name}.md"
-    command = f"sordino reproduce {name}" + (" --quick" if quick else "")
-    page.write_text(markdown(table, made, command), encoding="utf-8")
-    figure(table, made, folder / f"{name}.png")
-    return page
-
-
-def measure(
-    names: Sequence[str],
+    name: str,
     folder: Path,
     *,
     quick: bool = False,
     jobs: int = 1,
-    keep_going: bool = False,
-    minutes: float | None = None,
-    progress: Progress = _silence,
-) -> list[str]:
-    """Make the missing runs of some tables, and return the tables of which a run failed or is missing.
+    minutes: float = math.inf,
+    progress: Progress = lambda key, done, of: None,
+) -> Path:
+    """Make the missing runs of a table and write its JSON and Markdown; return the Markdown file.
 
-    This needs neither a terminal nor a plotting library, so it can run on a bare machine with many cores.
-    Runs start in the order of the names, the first seeds of all tables before the second ones: after
-    ``minutes`` no further run starts, and every cell has about as many. What was made is kept. A run that
-    fails ends all, or with ``keep_going`` none but itself.
+    ``quick`` makes one run per cell without tuning; ``jobs`` is the number of processes. The first seeds of
+    all cells come before the second ones, and after ``minutes`` no further run starts. Results that are there
+    are kept: remove them to start anew.
     """
-    asked = {name: _open(name, folder, quick) for name in names}
-    todo = [(seed, name, run) for name, (_, missing) in asked.items() for run, seed in missing]
-    done = dict.fromkeys(names, 0)
-    for name, run, result in _results(sorted(todo, key=lambda one: one[0]), quick, jobs, minutes):
-        store, missing = asked[name]
-        progress(name, run.key, done[name], len(missing))
-        try:
-            store.add(run, *result())
-        except Exception as error:
-            if not keep_going:
-                raise
-            traceback.print_exception(error)
-        else:
-            done[name] += 1
-    return sorted(name for name, (_, missing) in asked.items() if done[name] < len(missing))
+    table, store = table_named(name, quick), Store(folder / f"{name}.json", {"quick": quick})
+    seeds, runs = range(1 if quick else table.repeats), table.runs().values()
+    todo = [(run, seed) for seed in seeds for run in runs if _is_missing(store, run, seed)]
+    for done, (run, result) in enumerate(_results(name, todo, quick, jobs, 60 * minutes)):
+        progress(run.key, done, len(todo))
+        store.add(run, *result())
+    return write_page(name, folder, quick=quick)
 
 
-def _open(name: str, folder: Path, quick: bool) -> tuple[Store, list[tuple[Runs, int]]]:
-    """Return what is known of a table, and the runs that are missing with their seeds."""
+def write_page(name: str, folder: Path, *, quick: bool = False) -> Path:
+    """Write the Markdown of what is kept of a table; nothing is run."""
     table = table_named(name, quick)
-    store = Store(folder / f"{name}.json", {"quick": quick})
-    repeats = 1 if quick else table.repeats
-    return store, [(run, seed) for run in table.runs().values() for seed in _missing(store, run, repeats)]
+    made, page = kept_rows(table, folder, quick), folder / f"{name}.md"
+    command = f"sordino reproduce {name}" + (" --quick" if quick else "")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(markdown(table, made, command), encoding="utf-8")
+    return page
 
 
-def _missing(store: Store, runs: Runs, repeats: int) -> list[int]:
-    """Return the seeds that were not run with these settings."""
-    known = {int(outcome.get("seed", place)) for place, outcome in enumerate(store.outcomes(runs))}
-    return [seed for seed in range(repeats) if seed not in known]
+def _is_missing(store: Store, runs: Runs, seed: int) -> bool:
+    """Tell whether a seed was not run with these settings."""
+    return seed not in {int(outcome.get("seed", i)) for i, outcome in enumerate(store.outcomes(runs))}
 
 
 def _results(
-    todo: Sequence[tuple[int, str, Runs]], quick: bool, jobs: int, minutes: float | None
-) -> Iterator[tuple[str, Runs, Callable[[], tuple[Outcome, str, float]]]]:
+    name: str, todo: Sequence[tuple[Runs, int]], quick: bool, jobs: int, seconds: float
+) -> Iterator[tuple[Runs, Callable[[], tuple[Outcome, str, float]]]]:
     """Yield outcomes as they come: made here when they are called, or in processes that build tables anew."""
-    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    end, work = time.monotonic() + seconds, partial(_run_one, TABLES[name], quick)
     if jobs == 1:
-        for seed, name, run in todo:
+        for run, seed in todo:
             if time.monotonic() < end:
-                yield name, run, partial(_run_one, TABLES[name], quick, run.key, seed)
+                yield run, partial(work, run.key, seed)
         return
     with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        waiting = {
-            pool.submit(_run_one, TABLES[name], quick, run.key, seed): (name, run) for seed, name, run in todo
-        }
+        waiting = {pool.submit(work, run.key, seed): run for run, seed in todo}
         try:
-            for future in as_completed(waiting, timeout=None if minutes is None else 60 * minutes):
-                yield *waiting[future], future.result
+            for future in as_completed(waiting, timeout=None if math.isinf(seconds) else seconds):
+                yield waiting[future], future.result
         except TimeoutError:
             pass
         finally:

@@ -256,7 +256,9 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
         return Verdict(BY_METHOD if standings["sound"] == "beaten" else REPRODUCED)
     if standings.get("default") in ("beaten", "reached"):
         return Verdict(BY_DEFAULT, _reached(table, row, cells, ways.get("sound")))
-    words = [_reached(table, row, cells, ways.get("sound", ways.get("default")))]
+    if "sound" not in ways:
+        return Verdict(NOT_RUN, f"{_reached(table, row, cells, None)}, and our default misses the number")
+    words = [_reached(table, row, cells, ways["sound"])]
     reasons = list(_why(table, row, cells))
     kind = NOT_REPRODUCIBLE if reasons else MISSED
     return Verdict(
@@ -428,7 +430,7 @@ def short(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-# ---------- A table in Markdown and as a figure, in the layout of the papers: methods down, epsilons across
+# ------------------------ A table in Markdown, in the layout of the papers: methods down, epsilons across
 
 _ROUNDING = 1e-12  # less is what is left of a difference of equal numbers
 _TITLES = (
@@ -502,37 +504,6 @@ def _cell_words(cell: Cell | str, several: bool) -> str:
     mean = 0.0 if abs(cell.mean) < _ROUNDING else cell.mean
     once = " (one run)" if several and len(cell.values) == 1 else ""
     return f"{mean:.4g}" + (f" ± {cell.error:.2g}" if cell.error >= _ROUNDING else once)
-
-
-def figure(table: Table, made: Made, path: Path) -> None:
-    """Draw published, sound and default numbers against the claimed epsilon, a panel per group of rows."""
-    from matplotlib.figure import Figure
-
-    groups = list(dict.fromkeys(row.group for row, _ in made))
-    drawing = Figure(figsize=(5.2 * len(groups), 3.8), layout="constrained")
-    for axis, group in zip(drawing.subplots(1, len(groups), squeeze=False)[0], groups):
-        _panel(axis, [(row, cells) for row, cells in made if row.group == group])
-        axis.set(title=group, xlabel="claimed epsilon", ylabel=table.metric)
-    drawing.savefig(path, dpi=110)
-
-
-def _panel(axis: Any, made: list[tuple[Row, Cells]]) -> None:
-    def points(rows: Made, mode: str) -> list[tuple[float, float]]:
-        found = {row.epsilon: cell.mean for row, cells in rows if isinstance(cell := cells[mode], Cell)}
-        return sorted(found.items())
-
-    curves: list[tuple[Sequence[tuple[float, float]], str, str]] = []
-    for number, method in enumerate(dict.fromkeys(row.method for row, _ in made)):
-        rows = [(row, cells) for row, cells in made if row.method == method]
-        printed = [(r.epsilon, r.published) for r, _ in rows if r.published is not None]
-        curves.append((printed, f"C{number}o--", f"{method}, published"))
-        curves.append((points(rows, "sound"), f"C{number}s-", f"{method}, sound"))
-    for drawn, style, label in [*curves, (points(made, "default"), "k^-", "our default")]:
-        if drawn:
-            axis.plot(*zip(*drawn), style, label=label, markersize=4)
-    if plain := points(made, "plain"):
-        axis.axhline(plain[0][1], color="grey", linewidth=1, label="not private, here")
-    axis.legend(fontsize=7)
 
 
 # ----------------------------------------------------------------------------------------------------------
