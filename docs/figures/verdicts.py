@@ -134,7 +134,7 @@ def _frank_wolfe(epsilon: float, delta: float) -> Verdict:
 def pca_rows() -> Iterator[Verdict]:
     """DP-SPCA, DP-VRPCA, Analyze-Gauss, MOD-SULQ, PPI, Wishart."""
     for epsilon in (0.1, 1):
-        noise = formulas.spca(epsilon, 1e-3, population=A9A, steps=A9A)
+        noise = formulas.lssgd(epsilon, 1e-3, population=A9A, steps=A9A)
         event = poisson(1 / A9A, noise, A9A)
         yield _both("DP-SPCA", "a9a, T = n", epsilon, 1e-3, event, "conditions of the lemma fail")
     for epochs in (1, 10):

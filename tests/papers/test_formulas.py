@@ -13,9 +13,9 @@ N, A9A, MNIST = 20242, 32561, 50000
 PRINTED = [
     ("S2", formulas.sgd_ht(2, 1e-5, population=N, batch_size=100, steps=4048), 4.9723),
     ("3.1", formulas.sgd_ht(10, 1e-5, population=N, batch_size=10, steps=40484), 0.361),
-    ("4.1", formulas.spca(0.1, 1e-3, population=A9A, steps=A9A), 1.307),
-    ("4.1", formulas.spca(0.1, 1e-3, population=A9A, steps=10 * A9A), 4.135),
-    ("4.1", formulas.spca(1.0, 1e-6, population=A9A, steps=A9A), 0.188),
+    ("4.1", formulas.lssgd(0.1, 1e-3, population=A9A, steps=A9A), 1.307),
+    ("4.1", formulas.lssgd(0.1, 1e-3, population=A9A, steps=10 * A9A), 4.135),
+    ("4.1", formulas.lssgd(1.0, 1e-6, population=A9A, steps=A9A), 0.188),
     ("C3", formulas.vrpca(0.1, 1e-3, population=A9A, steps=A9A), 0.1457 / 2),
     ("4.2", formulas.vrpca(0.1, 1e-3, population=A9A, steps=A9A, epochs=10, distance=1.0), 0.461),
     ("5", formulas.ight(2, 0.01, steps=1), 2.358),
@@ -31,7 +31,6 @@ PRINTED = [
     ("I2", formulas.classical_rho(10, 0.01), 2.80799),
     ("O1", formulas.mpc_output_pure_epsilon(0.5, features=122), 5.5227),
     ("B5", formulas.mod_sulq(0.1, 1e-3, features=123), 6934.15),
-    ("R3", formulas.srm_contribution(1.0, 0.01, 0.01), 0.0199),
 ]
 
 
@@ -41,7 +40,6 @@ def test_formula_gives_the_printed_number(value, expected):
 
 
 BY_HAND = {  # 20 digits of mpmath, cut; a delta near 1 tells ln(1/delta) from ln(1 + 1/delta)
-    "srm_contribution": (formulas.srm_contribution(2.0, 5.0, 0.3), 4.1),
     "mpc_gradient, table": (formulas.mpc_gradient(0.4, 0.05, steps=9, table=True), 10.606601717798),
     "mpc_output_pure_epsilon": (formulas.mpc_output_pure_epsilon(0.4, features=1), 0.4),
     "truncated_mean": (formulas.truncated_mean(0.4, 0.05), 12.686362411795),
@@ -98,7 +96,7 @@ def test_a_split_divides_the_budget_between_order_and_noise():
     wide = formulas.srm(0.2, 1e-5, population=100, batch_size=10, steps=5, split=0.25)
     order = log(1e-5) / (0.75 * 0.2) + 1
     assert wide == pytest.approx(0.1 * math.sqrt(14 * 5 * order / (0.25 * 0.2)))
-    wide = formulas.spca(0.2, 1e-5, population=100, batch_size=10, steps=5, split=0.25)
+    wide = formulas.lssgd(0.2, 1e-5, population=100, batch_size=10, steps=5, split=0.25)
     assert wide == pytest.approx(0.1 * math.sqrt(20 * 5 * order / (0.25 * 0.2)))
 
 
@@ -107,7 +105,7 @@ def test_a_split_divides_the_budget_between_order_and_noise():
     [
         lambda e, d, n: formulas.sgd_ht(e, d, population=n, batch_size=1, steps=1),
         lambda e, d, n: formulas.scsg_ht(e, d, population=n, anchor_batch=1, batch_size=1, epochs=1),
-        lambda e, d, n: formulas.spca(e, d, population=n, steps=1),
+        lambda e, d, n: formulas.lssgd(e, d, population=n, steps=1),
         lambda e, d, n: formulas.vrpca(e, d, population=n, steps=1),
         lambda e, d, n: formulas.srm(e, d, population=n, batch_size=1, steps=1),
         lambda e, d, n: formulas.lssgd(e, d, population=n, batch_size=1, steps=1),

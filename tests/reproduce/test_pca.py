@@ -13,7 +13,7 @@ from sordino.literature.reproduce import pca
 @pytest.mark.parametrize("ratio", [14.0, 190.0])
 def test_the_claim_of_longer_rows_has_a_noise_that_is_smaller_by_their_square(epsilon, ratio):
     noise = {
-        "spca": lambda e: formulas.spca(e, pca.DELTA, population=1000, steps=1000),
+        "spca": lambda e: formulas.lssgd(e, pca.DELTA, population=1000, steps=1000),
         "vrpca": lambda e: formulas.vrpca(e, pca.DELTA, population=1000, steps=1000),
     }
     for solver, of in noise.items():

@@ -158,15 +158,6 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
     assert verdict(drawn, one, list(zip((one, other), swapped))).kind == NOT_REPRODUCIBLE
 
 
-def test_our_best_at_an_epsilon_is_told_where_rivals_do_the_same_thing():
-    one, other = row(0.3, "a"), row(0.25, "b")
-    cells = [{**dict.fromkeys(MODES, "none"), "sound": Cell((v,))} for v in (0.5, 0.2)]
-    said = verdict(table(), one, list(zip((one, other), cells)))
-    assert said.words.endswith("our best at this epsilon is 0.2, the best printed 0.25")
-    apart = table(rivals=False)
-    assert "our best" not in verdict(apart, one, list(zip((one, other), cells))).words
-
-
 def test_a_cell_that_is_not_finite_is_never_the_best():
     assert judged(table(), row(0.3), sound=Cell((math.inf,)), default=Cell((0.2,))).kind == BY_DEFAULT
     assert judged(table(), row(0.3), sound=Cell((math.inf,))) == Verdict(NOT_RUN, "none")

@@ -106,7 +106,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     solver : ``"auto"``, ``"gauss"`` (one noisy matrix), ``"screen"`` (the same on the columns that matter,
         for sparse rows), ``"power"`` (products, for many features), ``"spca"``, ``"vrpca"`` (mini-batches),
         ``"oja"`` (one pass over disjoint batches), ``"mod-sulq"`` (independent entries); only with
-        ``noise="paper"``: ``"local-gauss"`` (noise at each record) and ``"wishart"``, which is not private.
+        ``noise="paper"``: ``"wishart"``, which is not private.
     data_norm : rows are clipped to this Euclidean norm, in fit and in transform; a public bound, never the
         data's own maximum. None is 1, and says so once.
     center : subtract the released mean; False gives the axes of the second moment about zero.
@@ -314,13 +314,13 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
     def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
         among("noise", self.noise, _NOISES)
-        among("solver", self.solver, ("wishart", "local-gauss", *SOLVERS["pca"]))
+        among("solver", self.solver, ("wishart", *SOLVERS["pca"]))
         check_flag("whiten", self.whiten)
         if self.noise == "paper" and check_flag("center", self.center):
             raise InvalidInputError(
                 "Expected center=False with noise='paper', got center=True: the papers do not pay for a mean."
             )
-        if self.solver in ("wishart", "local-gauss") and self.noise != "paper":
+        if self.solver == "wishart" and self.noise != "paper":
             raise InvalidInputError(
                 f"Expected noise='paper' with solver={self.solver!r}, got 'sound': it serves as a benchmark "
                 "only (Wishart noise is not private). Use solver='gauss'."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -51,6 +52,24 @@ class Claimed(Protocol):
 
 Published = tuple[Any, PaperNoise]
 """A solver as it is printed, and its printed noise."""
+
+
+Formula = Callable[[Any, Any, Claimed], Published]
+
+
+def variant(noise: str, variants: Mapping[str, Formula], budget: Claimed, what: str) -> Formula:
+    """Return what ``"paper"`` or ``"paper: NAME"`` asks for."""
+    wanted = noise.partition(":")[2].strip()
+    if wanted not in variants:
+        known = sorted(f"paper: {name}" if name else "paper" for name in variants)
+        raise InvalidInputError(f"Expected noise in {known} {what}, got {noise!r}.")
+    check_finite(budget)
+    return variants[wanted]
+
+
+def check_finite(budget: Claimed) -> None:
+    if not math.isfinite(budget.epsilon):
+        raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
 
 
 def multiplier(noise: float, relation: Relation) -> float:
@@ -137,14 +156,6 @@ def classical_rho(epsilon: float, delta: float) -> float:
     return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
 
 
-def spca(epsilon: float, delta: float, *, batch_size: int = 1, **sizes: Any) -> float:
-    r"""DP-SPCA: ``lambda1^2 = 20 T a G^2 / (n^2 eps mu)``, mu = ``split``, the formula of :func:`lssgd`.
-
-    ``a = ln(1/delta) / ((1-mu) eps) + 1``, as in all formulas here that have a split.
-    """
-    return lssgd(epsilon, delta, batch_size=batch_size, **sizes)
-
-
 def vrpca(
     epsilon: float, delta: float, *, population: int, steps: int, epochs: int = 1, distance: float = 2.0
 ) -> float:
@@ -164,22 +175,20 @@ def srm(epsilon: float, delta: float, **sizes: Any) -> float:
     return lssgd(epsilon, delta, **sizes, constant=14)
 
 
-def srm_contribution(gradient_clip: float, difference_clip: float, momentum: float) -> float:
-    """Return what one record adds in DP-SRM: ``(1-gamma) C2 + gamma C1`` (section 4.7 swaps the clips)."""
-    return (1 - momentum) * difference_clip + momentum * gradient_clip
-
-
 def lssgd(
     epsilon: float,
     delta: float,
     *,
     population: int,
-    batch_size: int,
     steps: int,
+    batch_size: int = 1,
     split: float = 0.5,
     constant: int = 20,
 ) -> float:
-    r"""DP-LSSGD: ``nu^2 = 20 T a G^2 / (mu n^2 eps)``, mu = ``split``."""
+    r"""DP-LSSGD and, for batches of one, DP-SPCA: ``20 T a G^2 / (mu n^2 eps)``, mu = ``split``.
+
+    ``a = ln(1/delta) / ((1-mu) eps) + 1``, as in all formulas here that have a split.
+    """
     if not 0 < split < 1:
         raise InvalidInputError(f"Expected a split strictly between 0 and 1, got {split!r}.")
     order = _log(epsilon, delta) / ((1 - split) * epsilon) + 1

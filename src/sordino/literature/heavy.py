@@ -8,7 +8,6 @@ stochastic convex optimization and sparse learning with heavy-tailed data revisi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.literature import formulas
-from sordino.literature.formulas import Claimed, Published, paper_noise
+from sordino.literature.formulas import Claimed, Formula, Published, check_finite, paper_noise, variant
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Sample, Truncation
 from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling
@@ -31,7 +30,7 @@ def published_mean(solver: RobustMean, sample: Sample, budget: Claimed) -> Publi
     The noise is the classical Gaussian mechanism's, ``8 B^2 ln(1.25 / delta) / (n eps)^2`` (times ``m^2 d``
     for m blocks of d columns), which is sound and loose for epsilon up to 1.
     """
-    _finite(budget)
+    check_finite(budget)
     several = solver.blocks > 1
     if not several and sample.columns > 1:
         raise InvalidInputError(
@@ -62,13 +61,8 @@ def published_learner(noise: str, solver: Any, problem: Problem, budget: Claimed
     ``"paper"`` follows the proofs: strongly convex losses see a fresh chunk each step. ``"paper: as listed"``
     is line 8 of the listing, which passes all records with the budget of one chunk.
     """
-    _finite(budget)
-    wanted = noise.partition(":")[2].strip()
-    forms = _SPARSE if isinstance(solver, HeavyTailedSparse) else _SCO
-    if wanted not in forms:
-        known = sorted(f"paper: {form}" if form else "paper" for form in forms)
-        raise InvalidInputError(f"Expected noise in {known} for this model, got {noise!r}.")
-    return forms[wanted](solver, problem, budget)
+    forms = {"": heavy_tailed} if isinstance(solver, HeavyTailedSparse) else _SCO
+    return variant(noise, forms, budget, "for this model")(solver, problem, budget)
 
 
 def _sco(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Published:
@@ -144,11 +138,4 @@ def _needs(value: float | None, name: str) -> float:
     return float(value)
 
 
-def _finite(budget: Claimed) -> None:
-    if not math.isfinite(budget.epsilon):
-        raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
-
-
-Form = Callable[[Any, Problem, Claimed], Published]
-_SCO: dict[str, Form] = {"": _sco, "as listed": _as_listed}
-_SPARSE: dict[str, Form] = {"": heavy_tailed}
+_SCO: dict[str, Formula] = {"": _sco, "as listed": _as_listed}

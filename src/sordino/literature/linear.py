@@ -26,7 +26,15 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.query import RecordSums
 from sordino.literature import formulas
-from sordino.literature.formulas import Claimed, Published, Uncertified, batch_size, paper_noise
+from sordino.literature.formulas import (
+    Claimed,
+    Formula,
+    Published,
+    Uncertified,
+    batch_size,
+    paper_noise,
+    variant,
+)
 from sordino.literature.heavy import heavy_tailed
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient, residuals
@@ -153,8 +161,6 @@ class SparseTeacher:
 
 # ----------------------- The published noise of the linear solvers, DPSL-KT included: for reproduction only
 
-Formula = Callable[[Any, Problem, Claimed], Published]
-
 
 def published(noise: str, name: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
     """Return the solver as it is printed, with its published noise.
@@ -167,13 +173,7 @@ def published(noise: str, name: str, solver: Any, problem: Problem, budget: Clai
         raise InvalidInputError(
             f"noise='paper' needs a solver with a published formula ({sorted(_FORMULAS)}), got {name!r}."
         )
-    wanted = noise.partition(":")[2].strip()
-    if wanted not in variants:
-        known = sorted(f"paper: {variant}" if variant else "paper" for variant in variants)
-        raise InvalidInputError(f"Expected noise in {known} with solver {name!r}, got {noise!r}.")
-    if not math.isfinite(budget.epsilon):
-        raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
-    return variants[wanted](solver, problem, budget)
+    return variant(noise, variants, budget, f"with solver {name!r}")(solver, problem, budget)
 
 
 def _with_steps(noise: Callable[..., float], said: str, loss: str = "") -> Formula:

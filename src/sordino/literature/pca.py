@@ -22,7 +22,6 @@ from sordino.kernel import (
     Printed,
     Relation,
     Release,
-    SymmetricGaussian,
 )
 from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Additive
@@ -211,47 +210,16 @@ def distinguishing_probability(epsilon: float) -> float:
     return -math.expm1(-epsilon / 3)
 
 
-# ------ Local Gaussian (Wang and Xu 2020), a rival of Shang et al.: every record sends its own noisy matrix
-
-
 @dataclass(frozen=True)
-class SumOfLocalNoise(Printed, Additive):
-    """The sum of n symmetric Gaussian matrices, one per record, each with the scale of this mechanism.
-
-    **Privacy.** The event is that of *one* message ``x x^T + noise``, which holds against everybody who reads
-    it: the local model. The sum, which is all that is computed here, hides a record sqrt(n) times better.
-    """
-
-    printed: ClassVar[str] = "local Gaussian, one noisy matrix a record"
-    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
-    population: int = 1
-
-    def event(self, relation: Relation) -> dp.DpEvent:
-        return SymmetricGaussian(self.multiplier).event(relation)
-
-    def rho(self) -> float:
-        return SymmetricGaussian(self.multiplier).rho()
-
-    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
-        all_of_them = math.sqrt(self.population) * sensitivity
-        return SymmetricGaussian(self.multiplier).privatise(value, all_of_them, noise)
-
-
-@dataclass(frozen=True)
-class PrintedGram:
-    """Eigenvectors of a matrix under a printed noise, Wishart or local; runs only with ``noise="paper"``."""
-
-    mechanism: WishartNotPrivate | SumOfLocalNoise
+class PrintedWishart:
+    """Eigenvectors of a matrix under Wishart noise; runs only with ``noise="paper"``."""
 
     def plan(self, problem: PcaProblem) -> Plan:
-        return problem.planned(gram=Release(GramMatrix(problem.data_norm), self.mechanism, Full()))
+        return problem.planned(gram=Release(GramMatrix(problem.data_norm), WishartNotPrivate(), Full()))
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         place = locate(curator, problem, 0.0)
-        matrix, std = curator.release("gram", place.ball), 0.0
-        if isinstance(self.mechanism, SumOfLocalNoise):
-            std = noise_std(curator, "gram", place.ball) / math.sqrt(problem.population)
-        yield principal_of(matrix, std, place, problem)
+        yield principal_of(curator.release("gram", place.ball), 0.0, place, problem)
 
 
 # ------------------------------------- The published noise of private PCA, by solver: for reproduction only
@@ -259,12 +227,9 @@ class PrintedGram:
 
 def published(name: str, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
     """Return the named solver with its printed settings and its printed noise."""
-    if name in ("wishart", "local-gauss"):
+    if name == "wishart":
         Gauss.configured(problem, options)  # refuses a matrix that does not fit
-        local = SumOfLocalNoise(population=problem.population)
-        solver: Any = PrintedGram(WishartNotPrivate() if name == "wishart" else local)
-        return _on_matrix(type(solver.mechanism).__name__, solver, problem, budget)
-    solver = make_solver(name, problem, options, "pca")
+    solver = PrintedWishart() if name == "wishart" else make_solver(name, problem, options, "pca")
     kind = type(solver).__name__
     if kind in _MATRICES:
         return _on_matrix(kind, solver, problem, budget)
@@ -285,7 +250,7 @@ def _spca(solver: Spca, problem: PcaProblem, options: Options, budget: Claimed) 
         sampling=problem.minibatches(batch),
         step=0.5 / n if options.step_size is None else options.step_size,
     )
-    noise = formulas.spca(budget.epsilon, budget.delta, population=n, steps=steps, batch_size=batch)
+    noise = formulas.lssgd(budget.epsilon, budget.delta, population=n, steps=steps, batch_size=batch)
     said = "DP-SPCA: lambda1^2 = 20 T a G^2 / (n^2 eps mu)"
     return solver, PaperNoise({"batch": formulas.multiplier(noise, problem.relation)}, said)
 
@@ -343,16 +308,10 @@ _MATRICES: dict[str, tuple[str, Callable[[Claimed, int], float], str, tuple[str,
         "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1",
         (),
     ),
-    "WishartNotPrivate": (
+    "PrintedWishart": (
         "gram",
         lambda budget, d: 1.5 / budget.epsilon,
         "Wishart: c = 3 / (2 n eps), d + 1 degrees of freedom",
         (WishartNotPrivate.printed,),
-    ),
-    "SumOfLocalNoise": (
-        "gram",
-        _classical,
-        "local Gaussian: s = sqrt(2 ln(1.25/delta)) / eps on the matrix of each record",
-        (SumOfLocalNoise.printed,),
     ),
 }

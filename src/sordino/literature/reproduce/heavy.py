@@ -42,14 +42,12 @@ def rates(quick: bool) -> Table:
         ours = run_of(f"mean/{order}/auto", partial(_mean_slope, order, False, sizes, repeats))
         printed = run_of(f"mean/{order}/paper", partial(_printed_slope, order, sizes, repeats))
         rows.append(_row(f"mean, v = {order:g}", -order / (1 + order), known, ours, printed))
-    sizes = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000)
-    split = run_of(
-        "risk/split", partial(_risk_slope, {"solver_options": {"split": True}}, sizes, 6 if quick else 20)
-    )
-    ours = run_of("risk/default", partial(_risk_slope, {}, sizes, 6 if quick else 20))
+    sizes, few = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000), 6 if quick else 20
+    split = run_of("risk/split", partial(_risk_slope, {"solver_options": {"split": True}}, sizes, few))
+    ours = run_of("risk/default", partial(_risk_slope, {}, sizes, few))
     noise = _certifies(solver="strongly-convex", split=True)
     rows.append(_row("strongly convex risk, v = 1", -1.0, split, ours, noise))
-    convex = run_of("risk/convex", partial(_risk_slope, {"solver": "convex"}, sizes, 6 if quick else 20))
+    convex = run_of("risk/convex", partial(_risk_slope, {"solver": "convex"}, sizes, few))
     rows.append(_row("convex risk, v = 1", -0.5, convex, ours, _certifies(solver="convex")))
     for order in (0.5, 1.0):
         several = partial(_columns_slope, order, sizes, 6 if quick else 30)
@@ -77,9 +75,8 @@ def _sparse_rows(quick: bool) -> list[Row]:
         peeled = run_of(f"sparse/{name}/peeling", partial(_sparse_slope, "peeling", designs, along, repeats))
         ours = run_of(f"sparse/{name}/default", partial(_sparse_slope, "gumbel", designs, along, repeats))
         most = max(at.s for at in designs)
-        printed = _certifies(n_nonzero_coefs=most, selection="peeling") + (
-            f" at s = {most}" if most > 4 else ""
-        )
+        words = f" at s = {most}" if most > 4 else ""
+        printed = _certifies(n_nonzero_coefs=most, selection="peeling") + words
         rows.append(_row(f"sparse risk in {name}, v = 1", theory, peeled, ours, printed))
     return rows
 
@@ -172,11 +169,7 @@ def _columns_slope(order: float, sizes: Any, repeats: int, known: bool, seed: in
     law, public, errors = Pareto(1.03 + order), public_generator((seed, 7)), []
     bound: Any = law.moment_bound(1 + order) if known else "auto"
     for n in sizes:
-        options: dict[str, Any] = {
-            "moment_order": order,
-            "moment_bound": bound,
-            "estimator": "median-of-means",
-        }
+        options: Any = {"moment_order": order, "moment_bound": bound, "estimator": "median-of-means"}
         found = [mean(law.draw(public, (n, 10)), 1.0, DELTA, **options) for _ in range(repeats)]
         errors.append(float(np.mean([np.linalg.norm(np.asarray(x, dtype=float) - law.mean) for x in found])))
     return {"value": slope(sizes, errors)}

@@ -133,18 +133,11 @@ def rows_of(
 
     Everything is stated for replace-one, the relation of the papers; the printed noise is certified for both.
     """
+    known = (delta, data, quick)
     return [
-        Row(
-            group,
-            method.name,
-            eps,
-            delta,
-            number,
-            _cells(group, task, method, eps, delta, data, quick),
-            plain,
-        )
-        for method in methods
-        for eps, number in published[method.name].items()
+        Row(group, one.name, epsilon, delta, number, _cells(group, task, one, epsilon, *known), plain)
+        for one in methods
+        for epsilon, number in published[one.name].items()
     ]
 
 

@@ -260,18 +260,12 @@ _D = {"kddcup99": 122, "adult": 104, "donor_pva": 95}
 
 def _scale_rows(name: str, n: int, parties: int) -> Iterator[Row]:
     laplace = math.sqrt(2) * 2 * CLIP / (n * RIDGE * EPSILON)
-    printed = {
-        "MPC Grad P": math.sqrt(2 * STEPS) * CLIP / (n * EPSILON),
-        "MPC Out P": laplace,
-        "Pathak et al.": parties * laplace,
-    }
-    solvers = {
-        "MPC Grad P": _descent(),
-        "MPC Out P": Outputs(CLIP, RIDGE, n),
-        "Pathak et al.": Outputs(CLIP, RIDGE, n, factor=float(parties)),
-    }
-    for method, number in printed.items():
-        ours = run_of(f"{name}/{parties}/{method}", partial(_scale, name, n, solvers[method]))
+    for method, number, solver in (
+        ("MPC Grad P", math.sqrt(2 * STEPS) * CLIP / (n * EPSILON), _descent()),
+        ("MPC Out P", laplace, Outputs(CLIP, RIDGE, n)),
+        ("Pathak et al.", parties * laplace, Outputs(CLIP, RIDGE, n, factor=float(parties))),
+    ):
+        ours = run_of(f"{name}/{parties}/{method}", partial(_scale, name, n, solver))
         cells = by_mode("the printed number itself", ours, ours, "none")
         yield Row(f"{name}, m = {parties:,}", method, EPSILON, DELTA, number, cells)
 

@@ -147,11 +147,12 @@ def _cells(
     name, *how = points.args  # type: ignore[attr-defined]
     told: dict[str, Any] = {"points": [name, *how], "score": rate.__name__}
     printed = partial(_points, name, *(how[:1] or [None]), name != "CIFAR-10", *how[2:])
+    steps = {"step": _PRINTED_STEPS[solver]} if solver in _PRINTED_STEPS else {}
     return by_mode(
         Runs(
             f"{at}/{method}/paper",
             lambda seed: _fit_printed(printed(), solver, seed, epsilon, rate),
-            {**told, "as_printed": name != "CIFAR-10", **_schedule(solver)},
+            {**told, "as_printed": name != "CIFAR-10", **steps},
         ),
         Runs(f"{at}/{method}/sound", lambda seed: once(seed, solver=solver), told),
         Runs(f"{at}/default", once, told),
@@ -177,10 +178,6 @@ def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: S
 
 
 _PRINTED_STEPS = {"spca": 0.5, "vrpca": 1.0}  # over the number of rows
-
-
-def _schedule(solver: str) -> dict[str, Any]:
-    return {"step": _PRINTED_STEPS[solver]} if solver in _PRINTED_STEPS else {}
 
 
 def _claim(solver: str, epsilon: float, ratio: float) -> float:

@@ -95,7 +95,6 @@ class Table:
     settings : what was chosen here because the paper does not print it.
     tolerance : how far ours may be from a published number, if that is more than a tenth of the spread of the
         numbers printed beside it.
-    rivals : whether the methods at one epsilon do the same thing, so that a better one makes up for a miss.
     order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown.
     trivial : by group, what a model that predicts nothing reaches; an order among such models is none.
     two_sided : whether a number on the good side is as wrong as one on the other (slopes of proven rates).
@@ -113,7 +112,6 @@ class Table:
     needs: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     tolerance: float = 0.0
-    rivals: bool = True
     trivial: Mapping[str, float] = field(default_factory=dict)
     two_sided: bool = False
 
@@ -261,9 +259,7 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
     words = [_reached(table, row, cells, ways["sound"])]
     reasons = list(_why(table, row, cells))
     kind = NOT_REPRODUCIBLE if reasons else MISSED
-    return Verdict(
-        kind, "; ".join([*words, *reasons, *_without(table, row, cells), *_best_of(table, row, made)])
-    )
+    return Verdict(kind, "; ".join([*words, *reasons, *_without(table, row, cells)]))
 
 
 def _finite(cell: Cell | str) -> Cell | None:
@@ -331,17 +327,6 @@ def _without(table: Table, row: Row, cells: Cells) -> Iterator[str]:
     assert row.published is not None
     if isinstance(plain, Cell) and table.likeness != "stand-in" and table.gain(plain.mean, row.published) < 0:
         yield f"without privacy {plain.mean:.4g} is reached here"
-
-
-def _best_of(table: Table, row: Row, made: Made) -> Iterator[str]:
-    """Yield our best at this epsilon where it beats the best printed number, in the number itself."""
-    beside = [(r, c) for r, c in made if (r.group, r.epsilon) == (row.group, row.epsilon)]
-    ours = [cell for _, c in beside for mode in ("sound", "default") if (cell := _finite(c[mode]))]
-    printed = [Cell((r.published,)) for r, _ in beside if r.published is not None]
-    if table.rivals and len(printed) > 1 and table.likeness != "stand-in":
-        reached, best = table.best(ours).mean, table.best(printed).mean
-        if table.gain(reached, best) >= 0:
-            yield f"our best at this epsilon is {reached:.4g}, the best printed {best:.4g}"
 
 
 def _order(table: Table, row: Row, made: Made) -> Verdict:
