@@ -279,26 +279,25 @@ def _fit_printed(way: Optimiser, data: Images, epsilon: float, seed: int) -> Out
     return {"value": data.error(trainer.model), **found}
 
 
-_LSSGD_EPOCHS = 15
-_LSSGD: dict[str, Optimiser] = {
-    "DP-SGD": Optimiser("sgd", 0.15, _LSSGD_EPOCHS, 256),
-    "DP-LSSGD": Optimiser("ls-sgd", 0.15, _LSSGD_EPOCHS, 256),
-    "DP-Adam": Optimiser("adam", 1e-3, _LSSGD_EPOCHS, 256),
-    "DP-LSAdam": Optimiser("ls-adam", 1e-3, _LSSGD_EPOCHS, 256),
-}
+_LSSGD_SETS = {"MNIST": (1.0, (0.4, 0.2)), "CIFAR-10, CNN5": (3.0, (1.5,))}  # by set the clip, the epsilons
+_LSSGD = {"DP-SGD": ("sgd", 0.15), "DP-LSSGD": ("ls-sgd", 0.15), "DP-Adam": ("adam", 1e-3)}
+_LSSGD["DP-LSAdam"] = ("ls-adam", 1e-3)
 
 
 def lssgd_networks(quick: bool) -> Table:
     """Return the test errors of smoothed and plain DP-SGD and DP-Adam."""
-    data = partial(_data, "MNIST", quick)
     rows = []
-    for epsilon in (0.4, 0.2):
-        default = run_of(f"default/{epsilon:g}", partial(_of, data, _fit_scattering, epsilon))
-        plain = run_of("plain", partial(_of, data, _plain, math.inf))
-        for method, way in _LSSGD.items():
-            sound = run_of(f"{method}/{epsilon:g}/sound", partial(_of, data, partial(_train, way), epsilon))
-            cells = by_mode(_ACCOUNTANT, sound, default, plain)
-            rows.append(Row("MNIST", method, epsilon, DELTA, None, cells))
+    for group, (clip, epsilons) in list(_LSSGD_SETS.items())[: 1 if quick else 2]:
+        data, more = partial(_data, group, quick), () if clip == 1.0 else (("clip_norm", clip),)
+        at = "" if group == "MNIST" else f"{group}/"
+        plain = run_of(f"{at}plain", partial(_of, data, _plain, math.inf))
+        for epsilon in epsilons:
+            default = run_of(f"{at}default/{epsilon:g}", partial(_of, data, _fit_scattering, epsilon))
+            for method, (name, rate) in _LSSGD.items():
+                way = partial(_train, Optimiser(name, rate, 15, 256, more=more))
+                sound = run_of(f"{at}{method}/{epsilon:g}/sound", partial(_of, data, way, epsilon))
+                cells = by_mode(_ACCOUNTANT, sound, default, plain)
+                rows.append(Row(group, method, epsilon, DELTA, None, cells))
     return printed_table("lssgd-networks", rows, quick, _QUICKLY)
 
 

@@ -343,7 +343,8 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
         return Verdict(REPRODUCED, f"the order of the curves, {here}")
     words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
     reasons = list(_behind(table, beside, found))
-    kind = NOT_REPRODUCIBLE if any("does not show it" in reason for reason in reasons) else MISSED
+    shown = any("does not show it" in reason or "which certifies" in reason for reason in reasons)
+    kind = NOT_REPRODUCIBLE if shown else MISSED
     return Verdict(kind, "; ".join([words, *reasons]))
 
 
