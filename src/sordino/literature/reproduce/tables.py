@@ -258,7 +258,8 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
         return Verdict(NOT_RUN, f"{_reached(table, row, cells, None)}, and our default misses the number")
     words = [_reached(table, row, cells, ways["sound"])]
     reasons = list(_why(table, row, cells))
-    kind = NOT_REPRODUCIBLE if reasons else MISSED
+    certified = any("certifies" in reason for reason in reasons)
+    kind = NOT_REPRODUCIBLE if certified or (reasons and table.likeness != "stand-in") else MISSED
     return Verdict(kind, "; ".join([*words, *reasons, *_without(table, row, cells)]))
 
 
