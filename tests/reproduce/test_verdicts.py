@@ -151,8 +151,8 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
     ]
     made = list(zip((one, other), cells))
     assert str(verdict(drawn, one, made)) == (
-        "not reproducible: here the order is b 0.2, a 0.4; the printed schedule with the printed noise, which "
-        "certifies up to 9, shows it: a 0.1, b 0.3; our default reaches 0.15"
+        "not reproducible: here the order is b 0.2, a 0.4; the printed schedule with the printed noise, "
+        "which certifies up to 9, shows it: a 0.1, b 0.3; our default reaches 0.15"
     )
     claimed = [{**c, "paper": Cell(p.values, {"add-remove": 0.5})} for c, p in zip(cells, printed)]
     assert verdict(drawn, one, list(zip((one, other), claimed))).kind == MISSED
