@@ -10,6 +10,7 @@ import pytest
 from tools import fixtures
 
 import sordino
+from sordino.errors import InvalidInputError
 from sordino.saving import about
 
 UNPAID = "not private (a step reads the records and paid nothing)"
@@ -68,10 +69,16 @@ def test_a_stopped_training_goes_on(kept):
     assert 4.0 < report.epsilon <= 5.0
 
 
-def test_a_joint_plan_is_read_and_certified(kept):
-    from sordino.parties.mpc.plan import JointPlan
+def test_a_joint_plan_is_certified_or_refused_by_its_format(kept):
+    """A plan is run once, by members of one version: one of version 0.1 is made again."""
+    from sordino.parties.mpc.plan import FORMAT, JointPlan
 
-    assert JointPlan.load(kept / "plan.json").certificate.epsilon <= 1.0
+    path = kept / "plan.json"
+    if json.loads(path.read_text())["format"] == FORMAT:
+        assert JointPlan.load(path).certificate.epsilon <= 1.0
+    else:
+        with pytest.raises(InvalidInputError, match="format"):
+            JointPlan.load(path)
 
 
 def test_rows_on_disk_are_read(kept):

@@ -238,7 +238,9 @@ def parties() -> Iterator[Golden]:
     budget = {"epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"}
 
     def joint(mode: Mode, solver: str, options: dict[str, Any]) -> Any:
-        asked = {"kind": "gradient", "loss": "logistic", "features": 6, "solver": solver, "options": options}
+        usual = {"classes": [-1, 1], "data_norm": 1.0, "random_state": 0, "fit_intercept": False}
+        kind = "SparseLogisticRegression" if solver == "ight" else "LogisticRegression"
+        asked = {"estimator": kind, "features": 6, "params": {**usual, "solver": solver, **options}}
         _, task = joint_task(asked, 300, budget)
         members = [LocalExecutor(X, y, 1.0) for X, y in _three_parts()]
         executor = SimulatedParties(members, NoiseShare(mode, 3, 1))

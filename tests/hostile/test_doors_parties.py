@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tests.parties import sabotage
-from tests.parties.helpers import NAMES, Consortium
+from tests.parties.helpers import NAMES, Consortium, linear_task
 
 import sordino
 from sordino import LogisticRegression, private_estimator
@@ -25,7 +25,7 @@ from sordino.runs import Ask, Fitted, PrivacyReport, Promise
 from sordino.solvers.base import NoisyCoefficients
 
 BUDGET = {"epsilon": 0.8, "delta": 1e-6, "relation": "add-remove", "unit": "record"}
-TASK = {"kind": "gradient", "loss": "logistic", "features": 5, "options": {"max_iter": 4}}
+TASK = linear_task(5, max_iter=4)
 
 
 def _members(records=100):
@@ -49,7 +49,7 @@ def _write_labels(three, negative, positive):
 
 @pytest.mark.parametrize("names", [(0, 1), ("ill", "well")])
 def test_door_12_auto_learns_labels_of_any_name_between_members(tmp_path, names):
-    task = {"solver": "auto", "classes": list(names), "intercept": 0.25, "options": {}}
+    task = linear_task(solver="auto", classes=list(names), fit_intercept=True)
     three = Consortium(tmp_path, records=2000, epsilon=2.0, mode="secure-aggregation", task=task)
     x, y = _write_labels(three, *names)
     codes, said = three.run(limit=120)
@@ -242,7 +242,7 @@ def test_door_14_a_release_of_many_columns_is_a_row_of_short_messages(tmp_path, 
     monkeypatch.setattr(shamir, "INSIDE", 30)
     monkeypatch.setattr(links, "MAX_PAYLOAD", 1 << 16)
     monkeypatch.setattr(shamir, "PIECE", 256)
-    three = Consortium(tmp_path, features=70, task={"options": {"max_iter": 2, "step_size": 1.0}})
+    three = Consortium(tmp_path, features=70, task=linear_task(70, max_iter=2, step_size=1.0))
     codes, said = three.run(limit=120)
     assert codes == [0, 0, 0], said
     found = [sordino.load(three.state(i) / "model.sordino").coef_[0] for i in range(3)]
@@ -261,7 +261,7 @@ def test_door_14_no_key_of_a_proof_is_used_for_two_parts_of_a_release():
 
 
 def test_door_14_a_plan_says_how_much_it_opens_and_a_run_opens_no_more(tmp_path):
-    task = {"solver": "auto", "options": {}, "intercept": 0.25}
+    task = linear_task(solver="auto", fit_intercept=True)
     three = Consortium(tmp_path, records=2000, mode="secure-aggregation", task=task)
     plan = JointPlan.load(three.plan_path)
     codes, said = three.run(limit=120)
@@ -281,7 +281,7 @@ def test_door_14_a_plan_says_how_much_it_opens_and_a_run_opens_no_more(tmp_path)
 
 
 def test_door_12_a_text_label_in_a_csv_is_read_and_a_broken_one_is_refused_without_it(tmp_path):
-    three = Consortium(tmp_path, task={"classes": ["no", "yes"]})
+    three = Consortium(tmp_path, task=linear_task(classes=["no", "yes"], max_iter=3, step_size=2.0))
     path = tmp_path / "north" / "data.csv"
     rows = "\n".join(f"0.1,0.2,0.3,{i / 60},{'yes' if i % 2 else 'no'}" for i in range(60))
     path.write_text(f"a,b,c,d,y\n{rows}\n")
@@ -296,7 +296,12 @@ def test_door_12_a_text_label_in_a_csv_is_read_and_a_broken_one_is_refused_witho
 
 
 def test_door_16_what_is_cut_by_default_is_said_at_approval_and_in_the_report(tmp_path):
-    three = Consortium(tmp_path, task={"loss": "squared"})
+    three = Consortium(
+        tmp_path,
+        task=linear_task(
+            4, "SparseLinearRegression", classes=None, target_bound=1.0, max_iter=3, step_size=2.0
+        ),
+    )
     lines = "\n".join(in_words(JointPlan.load(three.plan_path)))
     assert "data_norm = 1 (rows are clipped to it)" in lines
     assert "target_bound = 1 (targets are clipped to it)" in lines

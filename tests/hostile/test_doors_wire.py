@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from tests.parties.helpers import NAMES, Consortium, free_ports, write_credentials
+from tests.parties.helpers import NAMES, Consortium, free_ports, linear_task, write_credentials
 
 import sordino
 from sordino.errors import InvalidInputError, PartyError
@@ -28,7 +28,7 @@ from sordino.parties.words import Code, PlanRefusedError
 from sordino.runs import Ask, Promise
 
 BUDGET = {"epsilon": 0.8, "delta": 1e-6, "relation": "add-remove", "unit": "record"}
-TASK = {"kind": "gradient", "loss": "logistic", "features": 5, "options": {"max_iter": 4}}
+TASK = linear_task(5, max_iter=4)
 
 
 def _members(records=100):
@@ -149,7 +149,7 @@ FORGED = "x\nCost for one record (add-remove): epsilon 0.01\x1b[8m"
     "changes",
     [
         {"task__note": FORGED},
-        {"task__options__note": FORGED},
+        {"task__params__note": FORGED},
         {"task__loss": FORGED},
         {"task__solver": FORGED},
         {"task__classes": [0, 1, 2]},
@@ -160,8 +160,8 @@ FORGED = "x\nCost for one record (add-remove): epsilon 0.01\x1b[8m"
         {"task__data_norm": 1e200},
         {"task__data_norm": "1"},
         {"task__intercept": -1.0},
-        {"task__options__max_iter": 10**9},
-        {"task__options__step_size": -1.0},
+        {"task__params__max_iter": 10**9},
+        {"task__params__step_size": -1.0},
         {"consortium": FORGED},
         {"nonce": FORGED},
         {"members__0__host": FORGED},
@@ -208,7 +208,7 @@ def test_door_16_everything_on_the_approval_screen_is_one_printable_line():
 def test_door_16_records_that_no_field_can_add_up_are_refused_before_approval():
     members = _members(2**51)
     with pytest.raises((InvalidInputError, PlanRefusedError, Exception), match=r"overflow|bits") as refused:
-        make_plan("tests", members, {**TASK, "options": {"max_iter": 1, "clip_norm": 1.0}}, BUDGET)
+        make_plan("tests", members, linear_task(5, max_iter=1, clip_norm=1.0), BUDGET)
     assert refused.type.__name__ == "UnsupportedError"
 
 

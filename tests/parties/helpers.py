@@ -70,6 +70,13 @@ def write_credentials(folder, name, issuer_key, issuer):
     (folder / "authority.pem").write_bytes(issuer.public_bytes(pem))
 
 
+def linear_task(features=4, estimator="SparseLogisticRegression", **params):
+    """Return the task of a linear model on rows of norm 1, with labels -1 and 1 but for what it says."""
+    usual = {"classes": [-1, 1], "data_norm": 1.0, "solver": "ight", "fit_intercept": False}
+    params = {name: value for name, value in {**usual, **params}.items() if value is not None}
+    return {"estimator": estimator, "features": features, "params": params}
+
+
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -148,16 +155,7 @@ class Consortium:
             "mode": self.mode,
             "threshold": 1,
             "budget": {"epsilon": self.epsilon, "delta": 1e-6},
-            "task": dict(self.task)
-            if "estimator" in self.task
-            else {
-                "kind": "gradient",
-                **({} if self.task.get("kind") == "pca" else {"loss": "logistic"}),
-                "features": self.features,
-                "solver": "ight",
-                "options": {"max_iter": 3, "step_size": 2.0},
-                **self.task,
-            },
+            "task": self.task or linear_task(self.features, max_iter=3, step_size=2.0),
             "members": [
                 {
                     "name": member,

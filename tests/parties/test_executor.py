@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.asking import asked
+from tests.parties.helpers import linear_task
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
@@ -55,16 +56,12 @@ def _task(text, records=240):
     return joint_task(text, records, BUDGET)[1]
 
 
-def _gradient(**options):
-    return _task({"kind": "gradient", "loss": "logistic", "features": 6, **options})
-
-
 TASKS = {
-    "grad": _gradient(options={"max_iter": 12, "step_size": 2.0}),
-    "hard": _gradient(options={"max_iter": 12, "step_size": 2.0, "n_nonzero_coefs": 2}),
-    "sgd": _gradient(solver="sgd-ht", options={"max_iter": 40, "batch_size": 60, "n_nonzero_coefs": 2}),
-    "srm": _gradient(solver="srm", options={"max_iter": 40, "batch_size": 120}),
-    "out": _task({"kind": "output", "loss": "logistic", "features": 6, "ridge": 0.05}),
+    "grad": _task(linear_task(6, max_iter=12, step_size=2.0)),
+    "hard": _task(linear_task(6, max_iter=12, step_size=2.0, n_nonzero_coefs=2)),
+    "sgd": _task(linear_task(6, solver="sgd-ht", max_iter=40, batch_size=60, n_nonzero_coefs=2)),
+    "srm": _task(linear_task(6, "LogisticRegression", solver="srm", max_iter=40, batch_size=120)),
+    "out": _task({**linear_task(6, alpha=0.05), "method": "output"}),
 }
 
 
@@ -80,7 +77,8 @@ def test_a_solver_learns_between_five_parties_as_on_one_machine(name, mode):
 def test_the_power_method_finds_the_axis_that_one_machine_finds():
     x, y = _data(2000)
     x[:, 3] *= 4
-    told = {"kind": "pca", "features": 6, "components": 1, "data_norm": 4.0, "options": {"max_iter": 3}}
+    params = {"data_norm": 4.0, "random_state": 0, "solver": "power", "n_components": 1, "max_iter": 3}
+    told = {"estimator": "PCA", "features": 6, "params": params}
     task = _task(told, 2000)
     found = _run(task, SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 3, 1)))
     assert abs(found["components_"][0][3]) > 0.95
@@ -169,7 +167,7 @@ def test_the_number_of_parties_must_be_the_one_of_the_noise():
 
 
 def test_selections_cannot_be_planned_between_parties():
-    task = _gradient(solver="frank-wolfe", options={"max_iter": 3})
+    task = _task(linear_task(6, solver="frank-wolfe", max_iter=3))
     with pytest.raises(UnsupportedError, match=GumbelTopK.__name__):
         check_offer(task.plan(), OFFER)
 

@@ -6,7 +6,7 @@ from tests.parties.helpers import Consortium
 
 import sordino
 from sordino.errors import InvalidInputError
-from sordino.parties.mpc.tasks import ESTIMATORS, in_estimator_words, joint_task
+from sordino.parties.mpc.tasks import ESTIMATORS, joint_task
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "relation": "add-remove"}
 PARAMS = {"classes": ["ill", "well"], "data_norm": 1.0, "solver": "gd", "max_iter": 3}
@@ -68,30 +68,9 @@ def test_a_task_plans_what_the_estimator_of_its_name_plans(name):
         ({"estimator": "LinearRegression", "params": {"data_norm": 1.0}}, "target_bound"),
         ({"params": {**PARAMS, "solver": "no-such"}}, "solver"),
         ({"method": "output"}, "alpha > 0"),
-        ({"kind": "gradient", "estimator": "PCA"}, "estimator"),
+        ({"kind": "gradient"}, "kind"),  # the words of version 0.1
     ],
 )
 def test_words_that_no_plan_may_use_are_refused(change, words):
     with pytest.raises(InvalidInputError, match=words):
         joint_task({**TASK, **change}, 180, BUDGET)
-
-
-def test_a_task_in_the_first_versions_words_is_the_estimator_that_it_stands_for():
-    old = {"kind": "gradient", "loss": "squared", "features": 4, "ridge": 0.1, "solver": "srm"}
-    new = in_estimator_words({**old, "options": {"max_iter": 2, "eta": 0.5}, "intercept": 0.25})
-    assert new["estimator"] == "LinearRegression"
-    assert new["params"] == {
-        "alpha": 0.1,
-        "data_norm": 1.0,
-        "fit_intercept": True,
-        "loss": "squared",
-        "max_iter": 2,
-        "random_state": 0,
-        "solver": "srm",
-        "solver_options": {"eta": 0.5},
-        "target_bound": 1.0,
-    }
-    with pytest.raises(InvalidInputError, match="a quarter of data_norm"):
-        in_estimator_words({**old, "intercept": 0.7})
-    with pytest.raises(InvalidInputError, match="loss"):
-        in_estimator_words({"kind": "gradient", "features": 4})

@@ -55,7 +55,7 @@ def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, mon
     monkeypatch.setattr("sordino.parties.mpc.party.load_local", None)
     Approvals(tmp_path / "north" / "state").add(JointPlan.load(three.plan_path))
     text = copy.deepcopy(dict(JointPlan.load(three.plan_path).text))
-    text["task"]["options"]["step_size"] = 1.0
+    text["task"]["params"]["step_size"] = 1.0
     edited = tmp_path / "edited.json"
     JointPlan.read(text).save(edited)
     with pytest.raises(PlanRefusedError, match="not approved here"):

@@ -3,13 +3,14 @@
 import copy
 
 import pytest
+from tests.parties.helpers import linear_task
 
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.parties.mpc.config import Partners, check_partners
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.parties.words import PlanRefusedError
 
-TASK = {"kind": "gradient", "loss": "logistic", "features": 5, "options": {"max_iter": 4}}
+TASK = linear_task(5, max_iter=4)
 BUDGET = {"epsilon": 0.8, "delta": 1e-6, "relation": "add-remove", "unit": "record"}
 LETTERS = "abcdef"
 

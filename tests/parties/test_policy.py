@@ -5,6 +5,7 @@ import math
 
 import pytest
 from dp_accounting import dp_event as dp
+from tests.parties.helpers import linear_task
 
 from sordino.accounting import certify
 from sordino.accounting.codec import encode
@@ -15,7 +16,7 @@ from sordino.parties.mpc.plan import JointPlan, make_plan, noise_slack
 from sordino.parties.words import PlanRefusedError
 
 POLICY = Policy(max_epsilon=1.0, max_delta=1e-5)
-TASK = {"kind": "gradient", "loss": "logistic", "features": 5, "options": {"max_iter": 4}}
+TASK = linear_task(5, max_iter=4)
 
 
 def _members(count=3):
@@ -65,7 +66,7 @@ def _less_noise_and_its_event(text):
 
 
 def _more_steps(text):
-    text["task"]["options"]["max_iter"] = 400
+    text["task"]["params"]["max_iter"] = 400
 
 
 def _two_members(text):

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.parties.helpers import COMMAND, NAMES, Consortium
+from tests.parties.helpers import COMMAND, NAMES, Consortium, linear_task
 
 import sordino
 from sordino.cli import main
@@ -99,12 +99,16 @@ def test_a_member_without_budget_refuses_before_anybody_reserves(tmp_path):
     assert all(not three.history(i) for i in range(3))
 
 
+POWER = {"estimator": "PCA", "features": 4}
+POWER["params"] = {"data_norm": 1.0, "solver": "power", "n_components": 1, "max_iter": 2}
+
+
 @pytest.mark.parametrize(
     ("task", "mode"),
     [
-        ({"options": {"max_iter": 3, "n_nonzero_coefs": 2}}, "secure-aggregation"),
-        ({"kind": "output", "ridge": 0.1, "options": {}}, "noise-inside"),
-        ({"kind": "pca", "components": 1, "solver": "power", "options": {"max_iter": 2}}, "noise-inside"),
+        (linear_task(max_iter=3, n_nonzero_coefs=2), "secure-aggregation"),
+        ({**linear_task(alpha=0.1), "method": "output"}, "noise-inside"),
+        (POWER, "noise-inside"),
     ],
 )
 def test_other_tasks_run_between_the_same_three(tmp_path, task, mode):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import make_pipeline
 from tests.asking import folded
+from tests.parties.helpers import linear_task
 from tests.replay.neighbours import PLACES, Data
 
 import sordino
@@ -422,13 +423,15 @@ def chain_rows() -> Iterator[Subject]:
 
 MODES = ("secure-aggregation", "noise-inside")
 JOINT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "auto": ("signs", {"kind": "gradient", "loss": "logistic", "solver": "auto", "intercept": 0.5}),
-    "ight": ("numbers", {"kind": "gradient", "loss": "squared", "options": {
-        "max_iter": 3, "clip_norm": 0.7}}),
-    "sgd-ht": ("signs", {"kind": "gradient", "loss": "logistic", "solver": "sgd-ht", "options": {
-        "max_iter": 3, "batch_size": 6, "n_nonzero_coefs": 2}}),
-    "output": ("signs", {"kind": "output", "loss": "logistic", "ridge": 0.5}),
-    "pca": ("numbers", {"kind": "pca", "components": 2, "options": {"max_iter": 2}}),
+    "auto": ("signs", linear_task(5, data_norm=2.0, solver="auto", fit_intercept=True)),
+    "ight": ("numbers", linear_task(
+        5, "SparseLinearRegression", classes=None, target_bound=1.0, data_norm=2.0, max_iter=3,
+        clip_norm=0.7)),
+    "sgd-ht": ("signs", linear_task(
+        5, data_norm=2.0, solver="sgd-ht", max_iter=3, batch_size=6, n_nonzero_coefs=2)),
+    "output": ("signs", {**linear_task(5, data_norm=2.0, alpha=0.5), "method": "output"}),
+    "pca": ("numbers", {"estimator": "PCA", "features": 5, "params": {
+        "data_norm": 2.0, "random_state": 0, "solver": "power", "n_components": 2, "max_iter": 2}}),
 }  # fmt: skip
 
 
@@ -440,8 +443,7 @@ def joint_plan(task: str, mode: str, relation: str) -> Mapping[str, Any]:
         for i in range(3)
     ]
     budget = {**BUDGET, "relation": relation, "unit": "record"}
-    facts = {"features": 5, "data_norm": 2.0, **JOINT[task][1]}
-    return make_plan("three", members, facts, budget, mode=mode).text
+    return make_plan("three", members, JOINT[task][1], budget, mode=mode).text
 
 
 def joint_rows() -> Iterator[Subject]:

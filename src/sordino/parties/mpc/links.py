@@ -361,6 +361,7 @@ async def accept(server: socket.socket, hear: Callable[[socket.socket], Coroutin
             task = loop.create_task(hear(raw))
             callers[task] = None
             task.add_done_callback(lambda done: callers.pop(done, None))
+            await asyncio.sleep(0)  # it begins: who is cancelled before that never closes its connection
     finally:
         for task in callers:
             task.cancel()

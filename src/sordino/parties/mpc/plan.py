@@ -30,7 +30,7 @@ MAX_EPSILON = 100.0
 TEXT = words.matching(r"[^\x00-\x1f\x7f]{1,200}")
 _HOST = r"[A-Za-z0-9._:\[\]-]{1,255}"
 _PLAN: dict[str, words.Check] = {
-    "format": words.whole(2, FORMAT),  # 2 names a kind of task where 3 names an estimator
+    "format": words.whole(FORMAT, FORMAT),
     "consortium": TEXT,
     "nonce": words.matching("[0-9a-f]{32}"),
     "members": lambda rows: isinstance(rows, list) and 1 <= len(rows) <= MAX_MEMBERS,

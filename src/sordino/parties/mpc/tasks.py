@@ -26,11 +26,9 @@ from sordino.kernel import Curator, Full, Plan, Release, public_generator
 from sordino.kernel.arrays import Floats
 from sordino.kernel.query import Parts, RecordSums
 from sordino.parties import words
-from sordino.problems.losses import LOSSES
 from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.problem import Problem
 from sordino.runs import Task
-from sordino.solvers import capabilities_of
 from sordino.values import LARGEST, SMALLEST
 
 
@@ -128,11 +126,11 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
 
     Unknown words, values out of range, and bounds or classes that nobody declared are refused.
     """
-    text = in_estimator_words(text) if isinstance(text, Mapping) and "kind" in text else text
     text = words.read_words("the task", text, _TASK, _TASK_OPTIONAL)
     params = words.read_words("the parameters", text.get("params", {}), {}, _PARAMS)
     own = {name: budget[name] for name in ("epsilon", "delta", "relation")}
     kind = ESTIMATORS[text["estimator"]]
+    params.setdefault("random_state", 0)  # public choices are the same at all members
     try:
         model = kind(**kind._moved.fold(params, warn=False), **own)
         open_facts = [name for name in _DECLARED if getattr(model, name, "") is None]
@@ -153,54 +151,6 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
         raise InvalidInputError(f"Expected alpha > 0 for output perturbation, got {problem.ridge}.")
     clip = getattr(task.solver, "clip", None) or problem.gradient_bound
     return model, replace(task, solver=OutputPerturbation(clip, problem.ridge))
-
-
-# Plans of format 2 named a kind of task, a loss and options; these words stand for parameters.
-_KIND = {"kind": words.one_of("gradient", "output", "pca"), "features": _TASK["features"]}
-_RENAMED = {
-    "ridge": "alpha",
-    "oversampling": "n_oversamples",
-    "components": "n_components",
-    "seed": "random_state",
-}
-_KIND_OPTIONAL = {
-    **{name: _PARAMS[name] for name in ("center", "classes", "data_norm", "solver", "target_bound")},
-    **{old: _PARAMS[new] for old, new in _RENAMED.items() if old != "oversampling"},
-    "intercept": _WEIGHT,
-    "loss": words.one_of(*LOSSES),
-    "options": words.mapping,
-    "outputs": words.whole(1, 1000),
-}
-
-
-def in_estimator_words(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task of format 2 as an estimator and its parameters."""
-    old = words.read_words("the task", text, _KIND, _KIND_OPTIONAL)
-    kind, features, options = old.pop("kind"), old.pop("features"), old.pop("options", {})
-    intercept, outputs, loss = old.pop("intercept", 0.0), old.pop("outputs", 1), old.pop("loss", "")
-    usual = {"data_norm": 1.0, "random_state": 0, "solver": "power" if kind == "pca" else "ight"}
-    extra = {name: options.pop(name) for name in set(options) - {*_PARAMS, *_RENAMED}}
-    params = {_RENAMED.get(name, name): value for name, value in {**usual, **old, **options}.items()}
-    if kind == "pca":
-        return {"estimator": "PCA", "features": features, "params": params}
-    if loss not in LOSSES or intercept not in (0.0, 0.25 * params["data_norm"]):
-        raise InvalidInputError(
-            f"Expected a loss in {sorted(LOSSES)} and an intercept of 0 or a quarter of data_norm."
-        )
-    params |= {"fit_intercept": bool(intercept)} | ({"solver_options": extra} if extra else {})
-    targets = LOSSES[loss].targets
-    labels = {"signs": [-1, 1], "labels": list(range(outputs))}.get(targets)
-    params = ({"target_bound": 1.0, "loss": loss} if labels is None else {"classes": labels}) | params
-    count = len(params.get("classes", ()))
-    right = {"signs": (count, outputs) == (2, 1), "labels": count > 1 and outputs in (1, count)}
-    if not right.get(targets, (count, outputs) == (0, 1)):
-        raise InvalidInputError(
-            f"Expected other classes for the loss {loss!r}, got {count}: classes = [0, 1]."
-        )
-    sparse = "Sparse" if capabilities_of(params["solver"]).sparse else ""
-    made = f"{sparse}{'Linear' if labels is None else 'Logistic'}Regression"
-    found = {"estimator": made, "features": features, "params": params}
-    return {**found, "method": "output"} if kind == "output" else found
 
 
 # Processor time of a member for one coordinate (python -m benchmarks.parties wire).
