@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -87,7 +86,7 @@ class Narrow:
         if self._has(columns):
             return self
         places = self.places(columns)
-        return None if places is None else Narrow(columns, with_columns(self.records, places))
+        return None if places is None else Narrow(columns, self.records.within(places))
 
 
 class Kept:
@@ -114,7 +113,7 @@ class Kept:
             read = whole()
             if self._room < _FACTS * read.count:
                 return read
-            part, whole = Narrow(columns, with_columns(read, columns)), lambda: read
+            part, whole = Narrow(columns, read.within(columns)), lambda: read
         part.whole = whole
         if self._add(-part.bytes):
             self._parts[start] = part
@@ -131,13 +130,6 @@ class Kept:
             enough = self._room + freed >= 0
             self._room += freed if enough else 0
         return enough
-
-
-def with_columns(records: LocalRecords, columns: Ints) -> LocalRecords:
-    """Return records with some columns, in memory of their own; their norms stay those of whole rows."""
-    if sparse.issparse(records.matrix):
-        return records.within(columns)
-    return replace(records, matrix=np.ascontiguousarray(records.matrix[:, columns]), features=len(columns))
 
 
 Chosen: TypeAlias = slice | Ints

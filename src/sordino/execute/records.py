@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -329,12 +329,8 @@ class DenseRecords(LocalRecords):
         return out
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
-        facts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(LocalRecords)}
-        facts |= {"features": len(columns), "chosen": self._numbers_of(columns)}
-        return DenseColumns(**facts)
-
-    def _numbers_of(self, columns: Ints) -> Ints:
-        return columns
+        chosen = np.ascontiguousarray(self.matrix[:, columns])
+        return replace(self, matrix=chosen, features=len(columns))
 
     def _blocks(self) -> list[slice]:
         n = len(self.matrix)
@@ -344,48 +340,6 @@ class DenseRecords(LocalRecords):
     def _block(self, rows: slice) -> Floats:
         block: Floats = self.matrix[rows].astype(np.float64, copy=False)
         return block
-
-
-@dataclass(frozen=True, eq=False)
-class DenseColumns(DenseRecords):
-    """Some columns of a NumPy array, which is not copied."""
-
-    chosen: Ints
-
-    def _numbers_of(self, columns: Ints) -> Ints:
-        return self.chosen[columns]
-
-    def _products(self, w: Floats) -> Floats:
-        if w.ndim == 2:
-            return np.stack([self._products(row) for row in w], axis=1)
-        return super()._products(self._spread(w))
-
-    def pulled(
-        self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
-    ) -> tuple[float, float]:
-        every = np.zeros(self.matrix.shape[1])
-        sums = super().pulled(self._spread(w), at, facts, pull, every)
-        out += every[self.chosen]
-        return sums
-
-    def _add(self, coefficients: Floats, out: Floats) -> None:
-        every = np.zeros(self.matrix.shape[1])
-        super()._add(coefficients, every)
-        out += every[self.chosen]
-
-    def weighted_sum(self, coefficients: Floats) -> Floats:
-        return LocalRecords.weighted_sum(self, coefficients)
-
-    def clipped_rows(self, rows: slice) -> Floats:
-        return self._block(rows)[:, self.chosen] * self.scale[rows, None]
-
-    def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
-        return super().centred_norms(self._spread(shift), self._spread(weights), spread)
-
-    def _spread(self, values: Floats) -> Floats:
-        out = np.zeros(self.matrix.shape[1])
-        out[self.chosen] = values
-        return out
 
 
 @dataclass(frozen=True, eq=False)
