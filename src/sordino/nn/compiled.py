@@ -181,16 +181,19 @@ def _as_if_recording() -> Iterator[None]:
 class Recorded:
     """A function of tensors, recorded once on a GPU and played again on others of the same shapes."""
 
-    def __init__(self, function: Callable[..., Tensor], inputs: Iterable[Tensor], pool: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Tensor], inputs: Iterable[Tensor], pool: Any, beside: Any
+    ) -> None:
         torch.cuda.empty_cache()  # what stays would hold large blocks of what was tried before
         self._inputs = [part.clone() for part in inputs]
-        here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
+        here = torch.cuda.current_stream()
         beside.wait_stream(here)
         with torch.cuda.stream(beside), _as_if_recording():  # what is made and found out once, is so before
+            torch.eye(8, device=self._inputs[0].device) @ torch.eye(8, device=self._inputs[0].device)
             function(*self._inputs)
         here.wait_stream(beside)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(self._graph, pool=pool, stream=beside):
             self._out = function(*self._inputs)
 
     def __call__(self, *inputs: Tensor) -> Tensor:
@@ -278,11 +281,12 @@ class FilledEngine:
         """
         vector, spread = points(self.network)[1], math.isqrt(expected)
         low, high = (math.ceil(n / self.step) * self.step for n in (expected - spread, expected + 2 * spread))
-        pool: Any = torch.cuda.graph_pool_handle()
+        # one stream for all: a library of products keeps a work space for each, which may hold a large block
+        room = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
         sizes = range(low, min(high, self.chunk) + 1, self.step)
         for size in reversed(sizes):  # what the largest has taken bears the others, not the other way round
             try:
-                made = self._checked(vector, size, example, pool)
+                made = self._checked(vector, size, example, room)
             except (RuntimeError, UnsupportedError):  # among them: no memory is left
                 made = None
             if made is None:
@@ -295,7 +299,7 @@ class FilledEngine:
         torch.cuda.empty_cache()  # of blocks that were run to be compared
 
     def _checked(
-        self, vector: Tensor, size: int, example: tuple[Tensor, Tensor], pool: Any
+        self, vector: Tensor, size: int, example: tuple[Tensor, Tensor], room: tuple[Any, Any]
     ) -> Recorded | None:
         """Return a recorded block that gives the sums of others, and leaves memory for one that is not."""
 
@@ -304,7 +308,7 @@ class FilledEngine:
 
         ones, limit = vector.new_ones(size), self._limit(1.0, vector.device)
         first, second = (made_up(self.network, *example, n, 1.0) for n in (size, size + 1))
-        made = Recorded(run, (vector, *first, ones, limit), pool)
+        made = Recorded(run, (vector, *first, ones, limit), *room)
         given, draws = (vector, *(part[:size] for part in second), ones, limit), same_draws()
         with draws:
             got = made(*given)
