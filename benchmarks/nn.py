@@ -137,6 +137,30 @@ def digits_accuracy(x, y, epsilon: float, seed: int, settings: dict, common: dic
     return accuracy(trained.model, x[test], y[test])
 
 
+def floors(runs: int = 3) -> None:
+    """Print accuracies of recipes on digits with clips of 1, .1 and .01, the rate in units of the clip."""
+    data = load_digits()
+    x, y = torch.tensor(data.data / 16.0, dtype=torch.float32), torch.tensor(data.target)
+    seen = Scattering(1, angles=4).of(x.reshape(-1, 1, 8, 8))
+    networks = {
+        "tabular": (x, lambda: nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))),
+        "image": (seen, lambda: ImageNetwork(tuple(seen.shape[1:]), 10)),
+    }
+    print("digits, 1,400 images: recipe, epsilon, clip, accuracy in %")
+    for (recipe, (inputs, make)), epsilon in product(networks.items(), (1.0, 3.0)):
+        for clip in (1.0, 0.1, 0.01):
+            found = []
+            for seed in range(runs):
+                torch.manual_seed(seed)
+                order = torch.randperm(len(x))
+                train, test = order[:1400], order[1400:]
+                rate = Trainer(make(), LOSS, epsilon, 1e-5, recipe=recipe).settings(1400).learning_rate
+                asked = {"recipe": recipe, "clip_norm": clip, "learning_rate": rate / clip}
+                trained = Trainer(make(), LOSS, epsilon, 1e-5, **asked).fit(inputs[train], y[train])
+                found.append(accuracy(trained.model, inputs[test], y[test]))
+            print(recipe, epsilon, clip, f"{np.mean(found):.1f}", flush=True)
+
+
 def accuracy(model, x, y) -> float:
     with torch.no_grad():
         found = torch.cat([model(block).argmax(dim=1) for block in x.split(1000)])
@@ -157,6 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mnist", action="store_true")
     parser.add_argument("--regimes", action="store_true")
+    parser.add_argument("--floors", action="store_true")
     torch.set_num_threads(1)
     describe()
     asked = parser.parse_args()
@@ -164,7 +189,9 @@ def main() -> None:
         mnist()
     if asked.regimes:
         regimes()
-    if not (asked.mnist or asked.regimes):
+    if asked.floors:
+        floors()
+    if not (asked.mnist or asked.regimes or asked.floors):
         steps()
         optimisers()
 

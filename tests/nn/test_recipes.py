@@ -6,7 +6,8 @@ from tests.nn.helpers import blobs, perceptron
 from torch import nn
 
 from sordino.errors import InvalidInputError
-from sordino.nn import ImageNetwork, Scattering, Trainer
+from sordino.nn import GhostEngine, ImageNetwork, Network, Scattering, Trainer
+from sordino.nn.data import source_of
 from sordino.nn.solvers import RECIPES, Settings, noise_rate
 
 LOSS = nn.CrossEntropyLoss()
@@ -32,6 +33,41 @@ def test_a_recipe_makes_a_plan_for_every_size_and_budget(name, population, epsil
     assert 0 < recipe.learning_rate < float("inf")
 
 
+@pytest.mark.parametrize("kind", sorted(RECIPES))
+def test_auto_is_the_recipe_of_the_records_with_normalised_gradients(kind):
+    trainer = Trainer(perceptron(), LOSS, 2.0, 1e-5, recipe="auto")
+    got, base = trainer.settings(10_000, kind), settings(recipe=kind)
+    assert (got.optimizer, got.batch_size, got.epochs) == (base.optimizer, base.batch_size, base.epochs)
+    assert got.clip_norm == 0.01
+    assert got.learning_rate == pytest.approx(base.learning_rate * (1 if kind == "text" else 100))
+    wide = Trainer(perceptron(), LOSS, 2.0, 1e-5, recipe="auto", clip_norm=0.5).settings(10_000, kind)
+    assert wide.clip_norm == 0.5
+    assert wide.learning_rate == pytest.approx(base.learning_rate * (1 if kind == "text" else 2))
+
+
+@pytest.mark.parametrize(
+    ("records", "kind"),
+    [
+        (torch.zeros(4, 7), "tabular"),
+        (torch.zeros(4, 1, 8, 8), "image"),
+        (torch.zeros(4, 7, dtype=torch.int64), "text"),
+        ({"pixel_values": torch.zeros(4, 3, 8, 8)}, "image"),
+        ({"input_ids": torch.zeros(4, 7, dtype=torch.int64)}, "text"),
+    ],
+)
+def test_the_kind_of_records_is_read_off_their_shape_and_type(records, kind):
+    assert source_of(records, torch.zeros(4)).kind == kind
+
+
+def test_normalised_gradients_are_a_clip_to_the_floor_over_the_floor():
+    torch.manual_seed(0)
+    network, (x, y) = Network(perceptron(), LOSS), blobs(30)
+    engine, vector, floor = GhostEngine(network), network.flat(), 0.05
+    rows = engine.per_record(vector, x, y)
+    want = (rows / rows.norm(dim=1, keepdim=True).clamp(min=floor)).sum(0)
+    torch.testing.assert_close(engine.clipped_sum(vector, x, y, floor) / floor, want, rtol=1e-3, atol=1e-3)
+
+
 def test_what_is_asked_for_goes_before_the_recipe():
     got = settings(recipe="image", batch_size=17, epochs=2.0, average=0.5)
     assert (got.batch_size, got.epochs, got.average) == (17, 2.0, 0.5)
@@ -54,13 +90,13 @@ def test_the_rate_of_tables_falls_with_the_noise():
 
 
 def test_an_unknown_recipe_is_refused_before_anything_is_booked():
-    with pytest.raises(InvalidInputError, match=r"recipe in \['image', 'tabular', 'text'\]"):
+    with pytest.raises(InvalidInputError, match=r"recipe in \['auto', 'image', 'tabular', 'text'\]"):
         Trainer(perceptron(), LOSS, 1.0, 1e-4, recipe="images").fit(*blobs())
     with pytest.raises(InvalidInputError, match="epochs > 0"):
         settings(recipe="text", epochs=0.0).solver(100)
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES))
+@pytest.mark.parametrize("name", [*sorted(RECIPES), "auto"])
 def test_a_network_learns_with_a_recipe(name):
     torch.manual_seed(1)
     x, y = blobs(2000)

@@ -122,6 +122,14 @@ class Source:
     def _records(self) -> int:
         return len(self.data[0]) if isinstance(self.data, tuple) else len(self.data)
 
+    @property
+    def kind(self) -> str:
+        """What records look like, by the shape and the type of the first: text, image or tabular."""
+        if not self.example[0].is_floating_point():
+            return "text"
+        shapes = [self.example[0].shape[1:]] if self.fields is None else self.fields.shapes
+        return "image" if max(map(len, shapes)) > 1 else "tabular"
+
     def owned(self, groups: Any) -> Source:
         """Return these records with the owner of each; None leaves each on its own."""
         return self if groups is None else replace(self, owners=Owners.of(groups, self._records))

@@ -390,20 +390,28 @@ def _text(population: int, epsilon: float, weights: int) -> Settings:
 
 
 RECIPES = {"image": _image, "tabular": _tabular, "text": _text}
+_FLOOR = 0.01  # chosen on digits among 1, .1 and .01
 
 
-def settled(source: Any, population: int, weights: int) -> Settings:
+def settled(source: Any, population: int, weights: int, kind: str | None = None) -> Settings:
     """Return the settings by a recipe, or the plain ones, with what fields of a trainer ask for instead.
 
-    A rate and options go with their optimiser. A field that is None or empty asks for nothing.
+    A rate and options go with their optimiser. A field that is None or empty asks for nothing. The recipe
+    ``"auto"`` is that of the ``kind`` of records with normalised gradients: ``g / max(||g||, floor)`` is a
+    clip to the floor, over the floor, so the clip is the floor and a rate of plain descent is divided by it.
 
     **Privacy.** A function of public numbers and of what the caller says.
     """
-    if source.recipe is not None and source.recipe not in RECIPES:
-        raise InvalidInputError(f"Expected recipe in {sorted(RECIPES)} or None, got {source.recipe!r}.")
-    base = Settings()
-    if source.recipe is not None:
-        base = RECIPES[source.recipe](population, source.epsilon, weights)
+    if source.recipe is not None and source.recipe not in (*RECIPES, "auto"):
+        raise InvalidInputError(
+            f"Expected recipe in {sorted((*RECIPES, 'auto'))} or None, got {source.recipe!r}."
+        )
+    name, base = kind if source.recipe == "auto" else source.recipe, Settings()
+    if name is not None:
+        base = RECIPES[name](population, source.epsilon, weights)
+    if source.recipe == "auto":
+        clip, rate = _FLOOR if source.clip_norm is None else source.clip_norm, base.learning_rate or 0.0
+        base = replace(base, clip_norm=clip, learning_rate=rate if base.optimizer == "adam" else rate / clip)
     found = {field.name: getattr(source, field.name) for field in fields(Settings)}
     asked = {name: value for name, value in found.items() if value is not None and value != {}}
     if asked.get("optimizer", base.optimizer) != base.optimizer:

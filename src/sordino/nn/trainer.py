@@ -195,7 +195,8 @@ class Trainer:
     model, loss : the module and its criterion, ``loss(outputs, targets)``.
     epsilon, delta : the budget; delta None means ``min(1e-5, 1 / (10 n))``, epsilon inf means no noise.
     recipe : ``"image"``, ``"text"`` or ``"tabular"``: what is not asked for below is set by rules on public
-        numbers (records, epsilon, weights), see the guide. None takes the plain values in brackets.
+        numbers (records, epsilon, weights), see the guide. ``"auto"`` takes the one for the shape and type of
+        the records, with normalised gradients. None takes the plain values in brackets.
     optimizer : ``"sgd"`` [this], ``"adam"``, ``"ls-sgd"``, ``"ls-adam"`` (smoothed by layer) or ``"srm"``.
     optimizer_options : momentum, nesterov; beta1, beta2; gamma, difference_clip, first_batch.
     batch_size : the *expected* batch size [256]: each record (or person) enters a batch independently.
@@ -294,8 +295,9 @@ class Trainer:
 
         ``groups`` names the owner of each record, in the order of the data; a missing one is refused.
         """
-        made = self._prepared(source_of(data, targets).owned(groups))
-        said = f"Trainer ({self.settings(made.task.population).optimizer})"
+        source = source_of(data, targets).owned(groups)
+        made = self._prepared(source)
+        said = f"Trainer ({self.settings(source.population, source.kind).optimizer})"
         session = together(made, lambda: open_session(made, said, self._checkpoint()))
         return self._train(session, made)
 
@@ -312,10 +314,13 @@ class Trainer:
         session = together(made, lambda: resume_session(made, checkpoint))
         return self._train(session, made)
 
-    def settings(self, population: int) -> Settings:
-        """Return the settings for this many records: what was asked for, the rest by the recipe."""
+    def settings(self, population: int, kind: str = "tabular") -> Settings:
+        """Return the settings for this many records: what was asked for, the rest by the recipe.
+
+        ``kind`` of records (``"image"``, ``"text"`` or ``"tabular"``) is what ``recipe="auto"`` looks at.
+        """
         weights = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-        return settled(self, population, weights)
+        return settled(self, population, weights, kind)
 
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
@@ -333,7 +338,7 @@ class Trainer:
         source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
         network = Network(model, loss, self.precision, source.fields)
-        settings = self.settings(source.population)
+        settings = self.settings(source.population, source.kind)
         batch, solver = settings.batch_size, settings.solver(source.population)
         most, expected = source.most(batch, device), 0 if source.grouped else min(batch, source.population)
         engine, chunk = sized_engine(network, *source.example, self.engine, most, self.chunk_size)
