@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
+from itertools import product
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import nn
 
 from benchmarks.machine import describe
 from benchmarks.nn_gpu import mnist_cnn, opacus_step
-from sordino.nn import HardThreshold, Trainer
+from sordino.nn import HardThreshold, ImageNetwork, Scattering, Trainer
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network
 from sordino.nn.queries import TorchDifference

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from sordino.errors import UnsupportedError
-from sordino.nn.engine_choice import check_model
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.nn.network import Network
 from sordino.nn.recurrent import by_rule
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,8 +65,12 @@ def test_a_packed_sequence_with_projections_is_refused_with_what_to_do():
         layer(rows)
 
 
+class DTensor(torch.Tensor):
+    """What fully_shard makes of a parameter, by its name."""
+
+
 def test_a_model_whose_parameters_are_sharded_is_refused_by_name():
     model = nn.Linear(3, 2)
-    model.weight.placements = ("Shard(0)",)  # what a DTensor has
-    with pytest.raises(UnsupportedError, match=r"'weight' is sharded over processes \(fully_shard\)"):
-        check_model(model)
+    model.weight = nn.Parameter(torch.randn(2, 3).as_subclass(DTensor))
+    with pytest.raises(InvalidInputError, match=r"sharded over processes \(FSDP, fully_shard\)"):
+        Network(model, nn.CrossEntropyLoss())

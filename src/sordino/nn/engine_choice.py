@@ -35,12 +35,6 @@ def check_model(model: nn.Module) -> None:
         reason = _reason(layer)
         if reason:
             raise UnsupportedError(f"The layer {name or 'model'!r} ({type(layer).__name__}) {reason}")
-    sharded = [name for name, value in model.named_parameters() if hasattr(value, "placements")]
-    if sharded:
-        raise UnsupportedError(
-            f"The parameter {sharded[0]!r} is sharded over processes (fully_shard): a process has a part of "
-            "each gradient, and norms of parts are not added up here. Train whole copies (distributed=True)."
-        )
 
 
 def _reason(layer: nn.Module) -> str:

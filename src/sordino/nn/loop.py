@@ -19,19 +19,9 @@ from sordino.nn.trainer import Trainer
 
 # what concerns the steps of a trainer, and a loop of one's own does by itself
 _OF_TRAINERS = {
-    "optimizer",
-    "optimizer_options",
-    "learning_rate",
-    "schedule",
-    "weight_decay",
-    "smoothing",
-    "projection",
-    "average",
-    "validation",
-    "validate_every",
-    "callbacks",
-    "verbose",
-}
+    "optimizer", "optimizer_options", "learning_rate", "schedule", "weight_decay", "smoothing", "projection",
+    "average", "validation", "validate_every", "callbacks", "verbose",
+}  # fmt: skip
 
 
 class PrivateSteps:

@@ -204,9 +204,9 @@ def copied(model: nn.Module) -> nn.Module:
         type(p.data).__name__ == "DTensor" for p in model.parameters()
     ):
         raise InvalidInputError(
-            "Expected a model with whole parameters, got one whose parameters are spread over processes "
-            "(FSDP). The norm of a record's gradient needs all of them: train the model unwrapped, or "
-            "adapters (LoRA) on a frozen one."
+            "Expected a model with whole parameters, got one whose parameters are sharded over processes "
+            "(FSDP, fully_shard): a process has a part of each gradient, and norms of parts are not added up "
+            "here. Train whole copies (distributed=True), or adapters (LoRA) on a frozen model."
         )
     try:
         return copy.deepcopy(model)
