@@ -138,8 +138,8 @@ def test_slopes_of_images_become_transposed_convolutions():
 
 
 @pytest.mark.parametrize(("shape", "affine"), [((4, 6, 5), True), ((4, 7), True), ((4, 6, 5), False)])
-def test_sums_of_a_group_norm_are_computed_once_and_are_the_same(shape, affine):
-    """The slope is taken apart in the shape of the images, and gradients of records share its two sums."""
+def test_the_slope_of_a_group_norm_in_the_shape_of_images_is_the_same(shape, affine):
+    """The slope is taken apart in the shape of the images."""
     torch.manual_seed(0)
     layers = nn.Sequential(
         nn.GroupNorm(2, 4), nn.GroupNorm(2, 4, affine=affine), nn.Tanh(), nn.GroupNorm(1, 4),
@@ -156,19 +156,3 @@ def test_sums_of_a_group_norm_are_computed_once_and_are_the_same(shape, affine):
     graph = make_fx(whole, rewrites.IN_PARTS)(vector, x, y)
     assert not any("group_norm_backward" in str(node.target) for node in graph.graph.nodes)
     assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
-    assert rewrites.computed_once(graph) >= 3  # of one norm: a product and its sum, and the sum of the slope
-    assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
-
-
-def test_what_is_written_in_place_is_not_shared():
-    def whole(a, b):
-        first, second = a * 2.0, a * 2.0
-        second.add_(1.0)
-        third = b * 3.0
-        b.view(-1)[1:].zero_()  # a view of a view of it
-        parts = first, second, third, b * 3.0, a.sum([0]), a.sum([0])
-        return torch.stack([part.sum() for part in parts])
-
-    graph = make_fx(whole)(torch.ones(3), torch.ones(3))
-    assert rewrites.computed_once(graph) == 1
-    assert torch.equal(graph(torch.ones(3), torch.ones(3)), whole(torch.ones(3), torch.ones(3)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -25,7 +23,6 @@ from sordino.nn.engines import Engine, GhostEngine
 from sordino.nn.network import Network, made_up, points, product_inputs, same_draws, without_autocast
 
 _aten = torch.ops.aten
-_PURE = (_aten.mul.Tensor, _aten.sum.dim_IntList)
 
 
 def _group_norm_backward(
@@ -56,58 +53,6 @@ def _group_norm_backward(
 
 
 IN_PARTS: dict[Any, Any] = {_aten.native_group_norm_backward.default: _group_norm_backward}
-
-
-def computed_once(graph: GraphModule) -> int:
-    """Take the first of equal products and sums for all of them; return how many were left out.
-
-    Gradients of group norms, record by record, are made of the same sums over places as the slope is. What
-    is written in place somewhere, or is a view of it, stays as it is.
-    """
-    nodes, seen, left = list(graph.graph.nodes), dict[Any, Node](), 0
-    written = {_base(arg) for node in nodes if _writes(node) for arg in node.all_input_nodes}
-    for node in nodes:
-        if node.target not in _PURE or written & {_base(part) for part in (node, *node.all_input_nodes)}:
-            continue
-        key = node.target, map_arg(_hashable(node.args), _source), _hashable(node.kwargs)
-        first = seen.setdefault(key, node)
-        if first is not node:
-            node.replace_all_uses_with(first)
-            graph.graph.erase_node(node)
-            left += 1
-    graph.recompile()
-    return left
-
-
-def _source(node: Node) -> str:
-    """Return the name of what a node is a copy of without a history."""
-    while node.target is _aten.detach.default and isinstance(node.args[0], Node):
-        node = node.args[0]
-    return node.name
-
-
-def _base(node: Node) -> Node:
-    """Return what a node is a view of; one of several parts counts as the whole."""
-    while node.args and isinstance(node.args[0], Node):
-        schema = getattr(node.target, "_schema", None)
-        aliases = schema is not None and any(given.alias_info is not None for given in schema.returns)
-        if not aliases and (schema is not None or node.target is not operator.getitem):
-            break
-        node = node.args[0]
-    return node
-
-
-def _writes(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(_hashable(part) for part in value)
-    if isinstance(value, dict):
-        return tuple((name, _hashable(part)) for name, part in sorted(value.items()))
-    return value
 
 
 def transposed(graph: GraphModule) -> int:
@@ -382,7 +327,6 @@ class CompiledEngine(FilledEngine):
                 graph = make_fx(whole, taken_apart)(*inputs)
         if inputs[0].is_cuda:
             transposed(graph)
-            computed_once(graph)
         return torch.compile(graph, backend=self.backend, mode=self.mode, dynamic=False)
 
 
