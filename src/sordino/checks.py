@@ -12,12 +12,7 @@ import numpy as np
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from sordino.errors import (
-    InvalidInputError,
-    InvalidTypeError,
-    UndeclaredBoundWarning,
-    levels_to_the_caller,
-)
+from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning, levels_to_the_caller
 from sordino.execute import Held, HeldColumn, held, untensored
 from sordino.execute.csr import sound
 from sordino.values import CAUGHT, as_float, check_positive, is_number, refuse_unreadable, refusing

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,11 @@ def test_a_file_that_migrate_refuses_does_not_stop_the_others(folder):
     said = typed("migrate", "nowhere", "people.csv", "s.toml", code=3)
     assert "s.toml: schema, up to date" in said
     assert said.count("refused") == 2
+
+
+def test_init_keeps_how_the_file_is_read_for_the_commands_that_follow(people):
+    typed("init", "people.csv", "--target", "y", "--epsilon", 4, "--decimal", ",", "--format", "csv")
+    kept = tomllib.loads(Path("people.run.toml").read_text())
+    assert (kept["decimal"], kept["format"], "encoding" in kept) == (",", "csv", False)
+    words = typed("fit", "--config", "people.run.toml", code=3)  # what is kept are options that fit has
+    assert "schema" in words

@@ -227,3 +227,17 @@ def test_malformed_files_are_refused_and_never_read_out_of_bounds(name, tmp_path
     model = sordino.LinearRegression(data_norm=1.0, target_bound=1.0, solver="gd", max_iter=2)
     with pytest.raises(InvalidInputError, match=r"pointers|indices"):
         model.fit(rows, NUMBERS)
+
+
+def test_a_folder_of_parquet_files_is_converted_in_the_order_of_their_names(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "parts").mkdir()
+    for number in range(3):
+        table = pyarrow.table({"a": [float(number)] * 2, "y": [1.0, -1.0]})
+        parquet.write_table(table, tmp_path / "parts" / f"{number}.parquet")
+    rows = sordino.on_disk(sordino.to_disk(tmp_path / "rows", tmp_path / "parts", target="y"))
+    assert rows.shape == (6, 1)
+    assert rows.target.tolist() == [1.0, -1.0] * 3
+    parquet.write_table(pyarrow.table({"b": [1.0], "y": [1.0]}), tmp_path / "parts" / "3.parquet")
+    with pytest.raises(InvalidInputError, match=r"3\.parquet"):
+        sordino.to_disk(tmp_path / "more", tmp_path / "parts", target="y")

@@ -218,7 +218,7 @@ def test_paths_that_lead_nowhere_are_refused(tmp_path):
         read_frame(DataFile(str(tmp_path / "folder.csv")), KINDS)
     with pytest.raises(DataFileError, match="does not say what it is"):
         read_frame(DataFile(str(_empty(tmp_path / "people.xlsx"))), KINDS)
-    with pytest.raises(DataFileError, match=r"^\.: it is a folder. Pass a file"):
+    with pytest.raises(DataFileError, match=r"^\.: it is a folder without Parquet files. Pass a file"):
         read_frame(DataFile("."), KINDS)
     with pytest.raises(DataFileError, match=r"^nothing: there is no such file"):
         read_frame(DataFile(str(tmp_path / "nothing")), KINDS)
@@ -268,3 +268,28 @@ def test_damage_is_read_or_refused_in_our_own_words(damage, wide):
         refused = error
     assert getattr(refused, "__context__", None) is None
     assert "Bo" not in str(refused)
+
+
+def _parted(folder, tables):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder.mkdir()
+    for number, columns in enumerate(tables):
+        parquet.write_table(pyarrow.table(columns), folder / f"part-{number}.parquet")
+    return DataFile(str(folder))
+
+
+@pytest.mark.parametrize("name", ["rows", "rows.parquet"])
+def test_a_folder_of_parquet_files_is_one_table_in_the_order_of_their_names(tmp_path, name):
+    file = _parted(tmp_path / name, [{"a": [1.0, 2.0], "b": ["x", "y"]}, {"a": [3.0], "b": ["z"]}])
+    (tmp_path / name / "_SUCCESS").touch()
+    frame = read_frame(file, {"a": NUMBER, "b": TEXT})
+    assert frame["a"].tolist() == [1.0, 2.0, 3.0]
+    assert frame["b"].tolist() == ["x", "y", "z"]
+    assert read_names(file) == ["a", "b"]
+
+
+def test_parquet_files_with_other_columns_are_refused_without_their_values(tmp_path):
+    file = _parted(tmp_path / "rows", [{"a": [1.0], "b": [2.0]}, {"a": [3.0]}])
+    with pytest.raises(DataFileError) as refusal:
+        read_frame(file, {"a": NUMBER, "b": NUMBER})
+    assert "3" not in str(refusal.value)

@@ -7,19 +7,9 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import (
-    EPSILON,
-    JSON,
-    RELATION,
-    all_of,
-    bound,
-    document,
-    result,
-    show_table,
-    tell_schema_price,
-)
+from sordino.cli import shared
 
-TRAINING = all_of(
+TRAINING = shared.all_of(
     click.option("--rows", type=click.IntRange(1), required=True, help="How many records there are."),
     click.option("--batch-size", type=click.IntRange(1), help="Expected records in a batch; else all."),
     click.option("--epochs", type=float, help="How often each record is seen on average."),
@@ -31,7 +21,7 @@ TRAINING = all_of(
         show_default=True,
         help="Of the noise over the steps: banded, blt or regenerated.",
     ),
-    RELATION,
+    shared.RELATION,
 )
 
 
@@ -43,7 +33,7 @@ def account() -> None:
 @account.command()
 @click.option("--noise", type=float, required=True, help="Noise multiplier: deviation / clipping norm.")
 @TRAINING
-@JSON
+@shared.JSON
 def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
     """Say what training by noisy mini-batches (DP-SGD) costs."""
     training = _training(facts)
@@ -51,9 +41,9 @@ def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
 
 
 @account.command()
-@EPSILON
+@shared.EPSILON
 @TRAINING
-@JSON
+@shared.JSON
 def noise(epsilon: float, as_json: bool, **facts: Any) -> None:
     """Say how much noise training by mini-batches (DP-SGD) needs for an epsilon."""
     training = _training(facts)
@@ -64,7 +54,7 @@ def noise(epsilon: float, as_json: bool, **facts: Any) -> None:
 @account.command()
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--delta", type=float, help="Of all together; else the largest of theirs.")
-@JSON
+@shared.JSON
 def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None:
     """Certify the plans in the model files MODELS again, and say what they cost together.
 
@@ -87,14 +77,14 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
             {"model": name, "epsilon": part.epsilon, "delta": part.delta, "status": part.status}
             for name, part in parts
         ]
-        document({"models": each, "together": together.to_dict()})
+        shared.document({"models": each, "together": together.to_dict()})
         return
     shown = [*parts, ("together", together)]
     rows = [
         (name, at_most(report.epsilon), at_most(report.delta, 3), report.status) for name, report in shown
     ]
-    show_table(("model", "epsilon", "delta", "status"), rows)
-    tell_schema_price(together)
+    shared.show_table(("model", "epsilon", "delta", "status"), rows)
+    shared.tell_schema_price(together)
 
 
 def _training(facts: dict[str, Any]) -> Any:
@@ -112,8 +102,8 @@ def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
     facts |= {"accountant": found.accountant, "noise_multiplier": multiplier, "correlation": training.noise}
     facts |= {"steps": training.steps, "batch_size": training.batch_size, "rows": training.rows}
     words = (
-        f"{bound(found)} ({found.relation.value}, "
+        f"{shared.bound(found)} ({found.relation.value}, "
         f"{found.accountant}): {training.steps} steps of {training.batch_size:g} of {training.rows} "
         f"records, {training.noise} noise, multiplier {multiplier:.4g}"
     )
-    result(as_json, facts, words)
+    shared.result(as_json, facts, words)

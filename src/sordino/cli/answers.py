@@ -10,42 +10,19 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import (
-    DATA,
-    FORCE,
-    JSON,
-    LEDGER,
-    METRIC,
-    MODEL,
-    OUTPUT,
-    TARGET,
-    TERMS,
-    config_option,
-    data_file,
-    document,
-    guarantee,
-    pair,
-    plain,
-    require_writable,
-    result,
-    show_table,
-    take_budget,
-    tell_schema_price,
-    tell_unbooked,
-    text,
-)
+from sordino.cli import shared
 from sordino.errors import InvalidInputError
 
 
 @click.command()
-@MODEL
-@DATA
+@shared.MODEL
+@shared.DATA
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @click.option("--id", "ids", multiple=True, metavar="COLUMN", help="Passed on; else the person column.")
-@click.option("--output", type=OUTPUT, help="A CSV file; else print.")
-@FORCE
-@JSON
-@config_option
+@click.option("--output", type=shared.OUTPUT, help="A CSV file; else print.")
+@shared.FORCE
+@shared.JSON
+@shared.config_option
 def predict(
     model: Path,
     data: str,
@@ -66,7 +43,7 @@ def predict(
     from sordino.saving.files import report_of
     from sordino.tables.files import replace_file
 
-    require_writable(force, output)
+    shared.require_writable(force, output)
     fitted = sordino.load(model)
     name, report = type(fitted).__name__, report_of(fitted)
     if not hasattr(fitted, "predict"):
@@ -75,14 +52,14 @@ def predict(
         raise InvalidInputError(f"{name} has no probabilities. Leave --proba out.")
     if report is not None and report.status != "unverified copy":  # what it predicts tells about its records
         click.echo(f"Note: the model is {report.status}.", err=True)
-    file = data_file(data, how)
+    file = shared.data_file(data, how)
     X = for_model(file, fitted, judge=False).X
     columns = ids_of(file, fitted, ids) | {"prediction": fitted.predict(X).tolist()}
     if proba:
         shares = fitted.predict_proba(X).T.tolist()
         columns |= {f"probability of {c}": share for c, share in zip(fitted.classes_, shares, strict=True)}
     if as_json and output is None:
-        document({"predictions": columns})
+        shared.document({"predictions": columns})
         return
     content = io.StringIO()
     writer = csv.writer(content, lineterminator="\n")
@@ -93,26 +70,28 @@ def predict(
         return
     replace_file(output, content.getvalue().encode(), own=True)
     rows = len(columns["prediction"])
-    result(as_json, {"rows": rows, "output": output}, f"{rows} predictions written to {output}")
+    shared.result(as_json, {"rows": rows, "output": output}, f"{rows} predictions written to {output}")
 
 
 @click.command()
-@MODEL
-@DATA
-@TARGET
-@click.option("--metric", "--scoring", "metric", type=METRIC, help="Else accuracy of classes, r2 of numbers.")
+@shared.MODEL
+@shared.DATA
+@shared.TARGET
+@click.option(
+    "--metric", "--scoring", "metric", type=shared.METRIC, help="Else accuracy of classes, r2 of numbers."
+)
 @click.option(
     "--bounds", metavar="LOW,HIGH", help="Of targets that are numbers, with noise; else the model's own."
 )
 @click.option("--by", metavar="COLUMN", help="Scores by the declared levels of a column, all for one price.")
 @click.option("--public", is_flag=True, help="The rows are public: an exact score, which costs nothing.")
 @click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
-@TERMS
-@LEDGER
-@click.option("--output", type=OUTPUT, help="A JSON file for `sordino report --scores`.")
-@FORCE
-@JSON
-@config_option
+@shared.TERMS
+@shared.LEDGER
+@click.option("--output", type=shared.OUTPUT, help="A JSON file for `sordino report --scores`.")
+@shared.FORCE
+@shared.JSON
+@shared.config_option
 def evaluate(
     model: Path,
     data: str,
@@ -140,11 +119,11 @@ def evaluate(
         raise click.UsageError("Public rows are not booked. Leave --dataset out.")
     if public and by is not None:
         raise click.UsageError("--by needs --epsilon: of public rows, score the parts one by one.")
-    asked = take_budget(chosen | {"ledger": None} if public else chosen)
-    require_writable(force, output)
-    asked["bounds"] = pair("--bounds", bounds)
+    asked = shared.take_budget(chosen | {"ledger": None} if public else chosen)
+    shared.require_writable(force, output)
+    asked["bounds"] = shared.pair("--bounds", bounds)
     fitted = sordino.load(model)
-    file = data_file(data, chosen)
+    file = shared.data_file(data, chosen)
     rows = for_model(file, fitted, judge=True, target=target)
     asked["groups"] = rows.groups
     found: dict[str, Any] = {"model": model_digest(fitted)}
@@ -164,7 +143,7 @@ def evaluate(
     else:
         score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
         found |= _private(score, fitted, metric)
-    tell_unbooked(asked)
+    shared.tell_unbooked(asked)
     _tell(found, output, as_json)
 
 
@@ -212,15 +191,15 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
     if output is not None:
         from sordino.tables.files import replace_file
 
-        replace_file(output, f"{text(whole)}\n".encode())
+        replace_file(output, f"{shared.text(whole)}\n".encode())
     if as_json:
-        document(whole)
+        shared.document(whole)
         return
     if "curve" in found:
-        lists = {name: plain(value) for name, value in found["curve"].items()}
+        lists = {name: shared.plain(value) for name, value in found["curve"].items()}
         lists = {name: value for name, value in lists.items() if isinstance(value, list)}
         rows = zip(*lists.values(), strict=True)  # a number that is not finite is a text already
-        show_table(
+        shared.show_table(
             tuple(lists), [["unknown" if isinstance(n, str) else f"{n:.4g}" for n in row] for row in rows]
         )
     elif "groups" in found:
@@ -228,7 +207,7 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
             (line["group"], f"{line['value']:.4g}", "{:.4g} to {:.4g}".format(*line["interval"]))
             for line in found["groups"]
         ]
-        show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
+        shared.show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
         interval = (
             ", 95 % interval {:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
@@ -238,6 +217,6 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
             from sordino.report.run_page import constant_words
 
             click.echo(f"without a model (the best constant): {constant_words(found['baseline'])}")
-    click.echo("Exact, for public rows only." if report is None else f"{guarantee(report)}.")
+    click.echo("Exact, for public rows only." if report is None else f"{shared.guarantee(report)}.")
     if report is not None:
-        tell_schema_price(report)
+        shared.tell_schema_price(report)

@@ -13,34 +13,8 @@ from typing import Any
 
 import click
 
+from sordino.cli import shared
 from sordino.cli.look import SIGNED, write_page
-from sordino.cli.shared import (
-    BUDGET,
-    DATA,
-    FORCE,
-    JSON,
-    LEDGER,
-    METRIC,
-    OUTPUT,
-    SCHEMA,
-    SIGNERS,
-    TARGET,
-    all_of,
-    check_parameters,
-    config_option,
-    data_file,
-    document,
-    guarantee,
-    parameters,
-    plain,
-    read_settings,
-    require_writable,
-    result,
-    take_budget,
-    tell_schema_price,
-    tell_unbooked,
-    value_of,
-)
 from sordino.errors import InvalidInputError, ModelFileError
 
 MODELS = {
@@ -76,10 +50,10 @@ def _parameters_of(what: str) -> Any:
     )
 
 
-MODEL_OPTIONS = all_of(
-    DATA,
-    SCHEMA,
-    TARGET,
+MODEL_OPTIONS = shared.all_of(
+    shared.DATA,
+    shared.SCHEMA,
+    shared.TARGET,
     click.option(
         "--model",
         "name",
@@ -88,25 +62,25 @@ MODEL_OPTIONS = all_of(
         show_default=True,
         help="auto: logistic for a target of classes, linear for one of numbers, by the schema.",
     ),
-    BUDGET,
+    shared.BUDGET,
     click.option(
         "--classes", help="The class labels as the file spells them, with commas between; else those seen."
     ),
     _parameters_of("the model"),
 )
-RESULT = all_of(
-    click.option("--output", type=OUTPUT, required=True, help="Where the model goes."),
-    click.option("--report", type=OUTPUT, help="Also write the page of `sordino report` here."),
-    SIGNERS,
-    FORCE,
-    JSON,
-    config_option,
+RESULT = shared.all_of(
+    click.option("--output", type=shared.OUTPUT, required=True, help="Where the model goes."),
+    click.option("--report", type=shared.OUTPUT, help="Also write the page of `sordino report` here."),
+    shared.SIGNERS,
+    shared.FORCE,
+    shared.JSON,
+    shared.config_option,
 )
 
 
 @click.command()
 @MODEL_OPTIONS
-@LEDGER
+@shared.LEDGER
 @click.option(
     "--memory",
     type=click.IntRange(min=1),
@@ -123,15 +97,15 @@ def fit(data: str, **chosen: Any) -> None:
 
     delivery = Delivery.begin("fit", data, chosen)
     memory = memory_for_rows(chosen.pop("memory"))
-    budget = take_budget(chosen)
-    rows, model = _prepare(data_file(data, chosen), chosen, budget, memory)
+    budget = shared.take_budget(chosen)
+    rows, model = _prepare(shared.data_file(data, chosen), chosen, budget, memory)
     model.fit(rows.X, rows.y, groups=rows.groups)
     delivery.end(model, budget, rows.X.shape[0])
 
 
 @click.command()
 @MODEL_OPTIONS
-@LEDGER
+@shared.LEDGER
 @click.option(
     "--grid",
     multiple=True,
@@ -142,7 +116,7 @@ def fit(data: str, **chosen: Any) -> None:
 @click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
 @click.option("--validation", type=float, help="Share of records that judge; by a rule where it is not set.")
 @click.option(
-    "--metric", "--scoring", "scoring", type=METRIC, help="A mean over records; else accuracy or mse."
+    "--metric", "--scoring", "scoring", type=shared.METRIC, help="A mean over records; else accuracy or mse."
 )
 @RESULT
 def tune(
@@ -156,21 +130,21 @@ def tune(
     """Choose parameters privately: try them for little, fit the best with the rest, all for one price."""
     from sordino import PrivateSearchCV
 
-    delivery, budget = Delivery.begin("tune", data, chosen), take_budget(chosen)
+    delivery, budget = Delivery.begin("tune", data, chosen), shared.take_budget(chosen)
     terms = {**budget, "ledger": None, "dataset_id": None}
-    rows, model = _prepare(data_file(data, chosen), chosen, terms)
+    rows, model = _prepare(shared.data_file(data, chosen), chosen, terms)
     params = {}
-    for key, value in parameters(grid, "--grid").items():
+    for key, value in shared.parameters(grid, "--grid").items():
         several = isinstance(value, str) and "," in value
-        values = [value_of(part.strip()) for part in value.split(",")] if several else value
+        values = [shared.value_of(part.strip()) for part in value.split(",")] if several else value
         params[key] = values if isinstance(values, list) else [values]
-    check_parameters(type(model), params)
+    shared.check_parameters(type(model), params)
     search = PrivateSearchCV(
         model, params, **budget, mean_trials=trials, validation=validation, scoring=scoring
     )
     click.echo(search.outlook(*_protected(rows, getattr(model, "schema", None))), err=True)
     search.fit(rows.X, rows.y, groups=rows.groups)
-    found = {"chosen": plain(search.best_params_), "noisy score": float(search.best_score_)}
+    found = {"chosen": shared.plain(search.best_params_), "noisy score": float(search.best_score_)}
     found["score at 95 %"] = [float(end) for end in search.best_score_interval_]
     delivery.end(search.best_estimator_, budget, rows.X.shape[0], shown=search, **found)
 
@@ -197,11 +171,11 @@ def _prepare(
 
     schema, target = read_schema(chosen["schema"], whole=True), chosen["target"]
     kind = model_class(chosen["name"], schema)
-    params = {**budget, "verbose": 1, **parameters(chosen["given"], "--set")}
+    params = {**budget, "verbose": 1, **shared.parameters(chosen["given"], "--set")}
     params |= {} if schema is None else {"schema": schema}
     if chosen["classes"] is not None:
         params["classes"] = _classes(chosen["classes"], file, schema, target)
-    check_parameters(kind, params)
+    shared.check_parameters(kind, params)
     model = kind(**params)
     packed(model)  # a parameter that cannot be saved is refused here, not after the fit
     return to_fit(file, schema, target, issubclass(kind, ClassifierMixin), memory), model
@@ -214,7 +188,7 @@ def _classes(text: str, file: Any, schema: Any, target: str | None) -> list[Any]
 
     labels = [label.strip() for label in text.split(",")]
     if schema is None and file.kind in ("npz", "libsvm"):
-        return [value_of(label) for label in labels]
+        return [shared.value_of(label) for label in labels]
     words = schema is None and file.path != "-" and {flag_of(label) for label in labels} == {0, 1}
     if words and stored_kinds(file).get(target or "") == "flag":
         return ["true" if flag_of(label) == 1 else "false" for label in labels]
@@ -236,8 +210,8 @@ class Delivery:
         from sordino.ledger.address import person
 
         output, report, as_json = (chosen.pop(name) for name in ("output", "report", "as_json"))
-        require_writable(chosen.pop("force"), output, report)
-        said = read_settings(click.get_current_context())
+        shared.require_writable(chosen.pop("force"), output, report)
+        said = shared.read_settings(click.get_current_context())
         settings = {key: value for key, value in said.items() if key not in SIGNED}
         run = {
             "command": command,
@@ -264,17 +238,17 @@ class Delivery:
         output = _save(model, self.output, run)
         if self.as_json:
             facts = {"model": type(model).__name__, "output": output, "run": run}
-            document({**facts, "privacy": report.to_dict()})
+            shared.document({**facts, "privacy": report.to_dict()})
         else:
             on = f" on {rows} records" if "rows" in run else ""
-            click.echo(f"{type(model).__name__}{on}: {guarantee(report)}.\n{report.guarantee}")
-            tell_schema_price(report)
+            click.echo(f"{type(model).__name__}{on}: {shared.guarantee(report)}.\n{report.guarantee}")
+            shared.tell_schema_price(report)
             if "chosen" in found:
                 low, high = found["score at 95 %"]
                 click.echo(f"chosen: {found['chosen']}")
                 score = f"noisy score: {found['noisy score']:.4g}"
                 click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
-            tell_unbooked(budget)
+            shared.tell_unbooked(budget)
             click.echo(f"Saved to {output}. Next: sordino inspect {output}")
         if self.report is not None:
             write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
@@ -295,12 +269,12 @@ def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
 
 
 @click.command()
-@DATA
-@SCHEMA
+@shared.DATA
+@shared.SCHEMA
 @click.option("--components", type=click.IntRange(1), default=2, show_default=True, help="How many axes.")
 @click.option("--data-norm", type=float, help="Rows are clipped to this norm; a schema has one of its own.")
-@BUDGET
-@LEDGER
+@shared.BUDGET
+@shared.LEDGER
 @_parameters_of("PCA")
 @RESULT
 def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> None:
@@ -309,10 +283,10 @@ def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> N
     from sordino.cli.rows import read_schema, to_project
 
     delivery = Delivery.begin("pca", data, chosen)
-    schema, budget = read_schema(chosen["schema"], whole=True), take_budget(chosen)
-    params = {**budget, "data_norm": data_norm, "verbose": 1, **parameters(chosen["given"], "--set")}
-    check_parameters(PCA, params)
-    rows = to_project(data_file(data, chosen), schema)
+    schema, budget = read_schema(chosen["schema"], whole=True), shared.take_budget(chosen)
+    params = {**budget, "data_norm": data_norm, "verbose": 1, **shared.parameters(chosen["given"], "--set")}
+    shared.check_parameters(PCA, params)
+    rows = to_project(shared.data_file(data, chosen), schema)
     model = PCA(components, **params, schema=schema).fit(rows.X, groups=rows.groups)
     delivery.end(model, budget, rows.X.shape[0])
 
@@ -322,8 +296,8 @@ def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> N
 @click.option("--seconds", type=float, default=20.0, show_default=True, help="For each attack.")
 @click.option("--fits", type=click.IntRange(0), default=0, help="Whole fits to guess from; else none.")
 @click.option("--rows", type=click.IntRange(2), default=500, show_default=True, help="Records that are used.")
-@JSON
-@config_option
+@shared.JSON
+@shared.config_option
 def audit(data: str, seconds: float, fits: int, rows: int, as_json: bool, **chosen: Any) -> None:
     """Attack a fit to DATA and say what the attacks prove beside what the fit claims.
 
@@ -332,11 +306,11 @@ def audit(data: str, seconds: float, fits: int, rows: int, as_json: bool, **chos
     """
     from sordino.auditing import audit as attack
 
-    budget = take_budget({**chosen, "ledger": None, "dataset": None})
-    records, model = _prepare(data_file(data, chosen), chosen, budget)
+    budget = shared.take_budget({**chosen, "ledger": None, "dataset": None})
+    records, model = _prepare(shared.data_file(data, chosen), chosen, budget)
     parts = (records.X,) if records.y is None else (records.X, records.y)
     model.set_params(verbose=0)
     found = attack(model, parts, groups=records.groups, seconds=seconds, fits=fits, rows=rows)
-    result(as_json, found.to_dict(), repr(found))
+    shared.result(as_json, found.to_dict(), repr(found))
     if found.refuted:
         raise click.exceptions.Exit(1)

@@ -7,23 +7,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from sordino.cli.shared import (
-    JSON,
-    RELATION,
-    all_of,
-    bound,
-    document,
-    open_ledger,
-    require_writable,
-    result,
-    show_table,
-)
+from sordino.cli import shared
 
 if TYPE_CHECKING:
     from sordino.ledger import Entry, Ledger
 
 PLACE = click.argument("ledger")
-OF = all_of(PLACE, click.argument("dataset"))
+OF = shared.all_of(PLACE, click.argument("dataset"))
 ONE = click.option("--dataset", help="Only this data set.")
 PAGE = click.Path(dir_okay=False, path_type=Path)
 _MODES = {
@@ -45,9 +35,9 @@ def ledger() -> None:
 @OF
 @click.option("--epsilon", type=float, required=True, help="Epsilon of everything ever released.")
 @click.option("--delta", type=float, required=True, help="Delta of everything ever released.")
-@RELATION
+@shared.RELATION
 @click.option("--unit", default="record", show_default=True, help="Whom the budget protects.")
-@JSON
+@shared.JSON
 def create(
     ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str, as_json: bool
 ) -> None:
@@ -56,50 +46,50 @@ def create(
     from sordino.ledger import BudgetPolicy
 
     policy = BudgetPolicy(epsilon, delta, Relation.parse(relation), unit)
-    with open_ledger(ledger, create=True) as book:
+    with shared.open_ledger(ledger, create=True) as book:
         book.create(dataset, policy)
         made = _summary(book, dataset)
-    result(as_json, made, f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
+    shared.result(as_json, made, f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
     if epsilon == float("inf"):
         click.echo("Note: this budget has no end, and protects nobody: it admits any release.", err=True)
 
 
 @ledger.command(name="list")
 @PLACE
-@JSON
+@shared.JSON
 def list_datasets(ledger: str, as_json: bool) -> None:
     """List the data sets with what is spent and left."""
-    with open_ledger(ledger) as book:
+    with shared.open_ledger(ledger) as book:
         found = [_summary(book, name) for name in book.datasets()]
     if as_json:
-        document(found)
+        shared.document(found)
         return
     rows = [
         (row["dataset"], f"{row['budget']['epsilon']:g}", f"{row['budget']['delta']:g}", row["relation"],
          row["unit"], f"{row['spent']['share']:.1%}", str(row["reservations"]))
         for row in found
     ]  # fmt: skip
-    show_table(("data set", "epsilon", "delta", "relation", "unit", "spent", "reservations"), rows)
+    shared.show_table(("data set", "epsilon", "delta", "relation", "unit", "spent", "reservations"), rows)
 
 
 @ledger.command()
 @OF
 @click.option("--tight/--no-tight", default=True, show_default=True, help="Also compute the PLD figure.")
-@JSON
+@shared.JSON
 def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
     """Show what is spent and left of DATASET's budget."""
     from sordino.values import at_least, at_most
 
-    with open_ledger(ledger) as book:
+    with shared.open_ledger(ledger) as book:
         if as_json:
-            document(_summary(book, dataset))
+            shared.document(_summary(book, dataset))
             return
         policy, spent, left = book.policy(dataset), book.spent(dataset), book.remaining(dataset)
         lines = {
             "budget": f"epsilon {policy.epsilon:g}, delta {policy.delta:g}",
             "protects": f"one {policy.unit}, {policy.relation.value}",
             "filter": _MODES[spent.mode.value],
-            "spent": f"{spent.fraction:.1%} in {spent.reservations} reservation(s) ({bound(spent)})",
+            "spent": f"{spent.fraction:.1%} in {spent.reservations} reservation(s) ({shared.bound(spent)})",
             "left": f"{left.fraction:.1%}, enough for one more plan of "
             f"epsilon {at_least(left.epsilon)}, delta {at_least(left.delta, 3)}",
         }
@@ -107,15 +97,15 @@ def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
             found = book.nonadaptive(dataset)
             words = f"epsilon {at_most(found.epsilon)} ({found.accountant}; no guarantee for adaptive plans)"
             lines["if planned in one go"] = words
-    show_table(("", ""), list(lines.items()))
+    shared.show_table(("", ""), list(lines.items()))
 
 
 @ledger.command()
 @OF
-@JSON
+@shared.JSON
 def history(ledger: str, dataset: str, as_json: bool) -> None:
     """Show every reservation of DATASET, oldest first."""
-    with open_ledger(ledger) as book:
+    with shared.open_ledger(ledger) as book:
         entries = book.history(dataset)
     names = ("number", "reserved at", "status", "reason", "epsilon", "delta", "description")
     if as_json:  # numbers as they are, times with their zone
@@ -123,9 +113,9 @@ def history(ledger: str, dataset: str, as_json: bool) -> None:
             (e.sequence, e.reserved_at, e.status.value, e.reason, e.epsilon, e.delta, e.description)
             for e in entries
         ]
-        document([dict(zip(names, line, strict=True)) for line in facts])
+        shared.document([dict(zip(names, line, strict=True)) for line in facts])
         return
-    show_table(HISTORY, [entry_row(entry) for entry in entries])
+    shared.show_table(HISTORY, [entry_row(entry) for entry in entries])
 
 
 HISTORY = ("#", "reserved at (UTC)", "status", "epsilon", "delta", "description")
@@ -145,11 +135,11 @@ def entry_row(entry: Entry) -> tuple[str, ...]:
 @PLACE
 @ONE
 @click.option("--output", type=PAGE, help="A file; else print.")
-@JSON
+@shared.JSON
 def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool) -> None:
     """Write budgets and histories as JSON."""
-    require_writable(True, output)
-    with open_ledger(ledger) as book:
+    shared.require_writable(True, output)
+    with shared.open_ledger(ledger) as book:
         text = book.to_json(dataset)
     if output is None:
         click.echo(text)
@@ -157,33 +147,33 @@ def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool)
     from sordino.ledger.store import save
 
     save(text, output)
-    result(as_json, {"output": output}, f"Written to {output}")
+    shared.result(as_json, {"output": output}, f"Written to {output}")
 
 
 @ledger.command(name="import")
 @PLACE
 @click.argument("document", type=click.File(encoding="utf-8"))
-@JSON
+@shared.JSON
 def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
     """Add the data sets of an export to LEDGER, for example to move to PostgreSQL."""
-    with open_ledger(ledger, create=True) as book:
+    with shared.open_ledger(ledger, create=True) as book:
         names = book.import_json(document.read())
-    result(as_json, {"imported": list(names)}, f"Imported: {', '.join(names) or 'nothing'}.")
+    shared.result(as_json, {"imported": list(names)}, f"Imported: {', '.join(names) or 'nothing'}.")
 
 
 @ledger.command()
 @PLACE
 @click.option("--output", type=PAGE, required=True, help="The page.")
 @ONE
-@JSON
+@shared.JSON
 def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> None:
     """Write a page about budgets: spending over time, by person and data set, what is left."""
     from sordino.report import write_ledger_report
 
-    require_writable(True, output)
-    with open_ledger(ledger) as book:
+    shared.require_writable(True, output)
+    with shared.open_ledger(ledger) as book:
         path = write_ledger_report(book, output, dataset_id=dataset)
-    result(as_json, {"output": path}, f"Report written to {path}")
+    shared.result(as_json, {"output": path}, f"Report written to {path}")
 
 
 @ledger.command()
@@ -192,10 +182,10 @@ def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> Non
 @click.option(
     "--receipt", "receipts", multiple=True, help="Of an earlier check: nothing before it may have changed."
 )
-@JSON
+@shared.JSON
 def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: bool) -> None:
     """Replay all histories, compare them with the running sums and receipts, and print receipts to keep."""
-    with open_ledger(ledger) as book:
+    with shared.open_ledger(ledger) as book:
         crashed = book.mark_crashed() if mark_crashed else 0
         if mark_crashed and not as_json:
             click.echo(f"{crashed} reservation(s) marked as crashed; they stay spent.")
@@ -203,7 +193,7 @@ def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: 
     words = f"Sound: {found.reservations} reservation(s) of {found.datasets} data set(s)."
     facts = {"sound": True, "reservations": found.reservations, "datasets": found.datasets}
     facts |= {"marked as crashed": crashed, "receipts": found.receipts}
-    result(as_json, facts, "\n".join([words, *(f"receipt {receipt}" for receipt in found.receipts)]))
+    shared.result(as_json, facts, "\n".join([words, *(f"receipt {receipt}" for receipt in found.receipts)]))
 
 
 @ledger.command()
@@ -212,14 +202,14 @@ def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: 
     "--role", "roles", multiple=True, metavar="ROLE=PERSON", help="Who may create, spend, approve, read."
 )
 @click.option("--approve-above", type=float, help="From this epsilon on a second person has to approve.")
-@JSON
+@shared.JSON
 def terms(
     ledger: str, dataset: str, roles: tuple[str, ...], approve_above: float | None, as_json: bool
 ) -> None:
     """Show who may do what with DATASET, or set it: a role that nobody is named for is everybody's."""
     from dataclasses import replace
 
-    with open_ledger(ledger) as book:
+    with shared.open_ledger(ledger) as book:
         found = book.terms(dataset)
         if roles or approve_above is not None:
             people: dict[str, tuple[str, ...]] = {}
@@ -234,29 +224,29 @@ def terms(
     if found.approve_above is not None:
         lines.append(f"A second person approves from epsilon {found.approve_above:g} on.")
     said = {"roles": {role: list(who) for role, who in found.roles.items()}}
-    result(as_json, {**said, "approve above": found.approve_above}, "\n".join(lines))
+    shared.result(as_json, {**said, "approve above": found.approve_above}, "\n".join(lines))
 
 
 @ledger.command()
 @OF
 @click.argument("request")
-@JSON
+@shared.JSON
 def approve(ledger: str, dataset: str, request: str, as_json: bool) -> None:
     """Approve REQUEST, which another person was refused on DATASET, once."""
-    with open_ledger(ledger) as book:
+    with shared.open_ledger(ledger) as book:
         book.approve(dataset, request)
-    result(as_json, {"approved": request}, f"Approved: {request} on {dataset}, for one reservation.")
+    shared.result(as_json, {"approved": request}, f"Approved: {request} on {dataset}, for one reservation.")
 
 
 @ledger.command()
 @PLACE
 @click.option("--output", type=PAGE, required=True, help="The copy: a file that is not there yet.")
-@JSON
+@shared.JSON
 def backup(ledger: str, output: Path, as_json: bool) -> None:
     """Copy a ledger in a file as it is at one moment, while others go on booking."""
-    with open_ledger(ledger) as book:
+    with shared.open_ledger(ledger) as book:
         book.back_up(output)
-    result(as_json, {"output": output}, f"Written to {output}")
+    shared.result(as_json, {"output": output}, f"Written to {output}")
 
 
 def _summary(book: Ledger, dataset: str) -> dict[str, Any]:

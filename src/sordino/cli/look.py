@@ -9,22 +9,7 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import (
-    FORCE,
-    JSON,
-    LEDGER,
-    MODEL,
-    OUTPUT,
-    SIGNERS,
-    config_option,
-    document,
-    guarantee,
-    require_budget,
-    require_writable,
-    result,
-    show_table,
-    tell_schema_price,
-)
+from sordino.cli import shared
 from sordino.errors import InvalidInputError
 
 SIGNED = ("purpose", "controller", "approver")
@@ -32,9 +17,9 @@ SIGNED = ("purpose", "controller", "approver")
 
 
 @click.command()
-@MODEL
+@shared.MODEL
 @click.option("--top", default=20, show_default=True, help="How many coefficients.")
-@JSON
+@shared.JSON
 def inspect(model: Path, top: int, as_json: bool) -> None:
     """Show the guarantee of MODEL and its coefficients with the noise in them."""
     import sordino
@@ -45,7 +30,7 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
     if as_json:
         run = facts.get("about", {}).get("run")
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
-        document({**out, "coefficients": rows, "shapes": [vars(shape) for shape in shapes]})
+        shared.document({**out, "coefficients": rows, "shapes": [vars(shape) for shape in shapes]})
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
@@ -56,7 +41,7 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
             (shape.name, f"{shape.importance:.3g}", f"{low:+.3g} to {high:+.3g}")
             for shape, (low, high) in zip(shapes, ends, strict=False)
         ]
-        show_table(("column", "importance", "effect on the prediction"), effects)
+        shared.show_table(("column", "importance", "effect on the prediction"), effects)
     if rows:
         known = any(row["two sigma"] is not None for row in rows)
         lines: list[Any] = []
@@ -64,19 +49,19 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
             noise = row["two sigma"] or 0.0
             word = "could be noise" if known and abs(row["value"]) <= noise else ""
             lines.append((row["name"], f"{row['value']:.4g}", f"{noise:.3g}", word)[: 4 if known else 2])
-        show_table(("", "value", "noise, two sigma", "")[: 4 if known else 2], lines)
+        shared.show_table(("", "value", "noise, two sigma", "")[: 4 if known else 2], lines)
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
 
 
 def _tell_report(report: Any) -> None:
-    click.echo(f"{guarantee(report)}\n{report.guarantee}")
-    tell_schema_price(report)
+    click.echo(f"{shared.guarantee(report)}\n{report.guarantee}")
+    shared.tell_schema_price(report)
     releases = [
         (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
         for r in report.releases
     ]
-    show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), releases)
+    shared.show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), releases)
     click.echo("\n  ".join(["Assumed public:", *report.public]))
     said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
     for title, line in ((title, line) for title, lines in said for line in lines):
@@ -99,16 +84,16 @@ def _numbers(model: Any) -> list[dict[str, Any]]:
 
 
 @click.command()
-@MODEL
-@click.option("--output", type=OUTPUT, required=True, help="The page.")
-@LEDGER
+@shared.MODEL
+@click.option("--output", type=shared.OUTPUT, required=True, help="The page.")
+@shared.LEDGER
 @click.option("--scores", type=click.Path(path_type=Path), multiple=True, help="From evaluate --output.")
 @click.option("--author", help="Who ran it; else whoever fitted the model.")
 @click.option("--title", help="Of the page.")
-@SIGNERS
-@FORCE
-@JSON
-@config_option
+@shared.SIGNERS
+@shared.FORCE
+@shared.JSON
+@shared.config_option
 def report(
     model: Path,
     output: Path,
@@ -129,13 +114,13 @@ def report(
     from sordino.saving import about
     from sordino.saving.files import model_digest
 
-    require_writable(force, output)
+    shared.require_writable(force, output)
     fitted, facts = sordino.load(model), about(model)
     run = {**facts["about"].get("run", {}), "version": facts["version"]}
     booked = run.get("dataset", dataset)
     run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
     if ledger is not None and run.get("dataset") is not None:
-        require_budget(ledger, run["dataset"])
+        shared.require_budget(ledger, run["dataset"])
     if dataset is not None and booked != dataset:
         raise InvalidInputError(
             f"By its file the run was booked on {booked or 'no data set'!r}, not on {dataset!r}. "
@@ -146,7 +131,7 @@ def report(
     names = [name for _, name, _ in found]  # scores of one metric have the names of their files
     named = {n if names.count(n) == 1 else f"{n} ({path.name})": value for path, n, value in found}
     write_page(fitted, output, run, ledger=ledger, title=title, scores=named)
-    result(as_json, {"output": output, "privacy": facts["report"]}, f"Report written to {output}")
+    shared.result(as_json, {"output": output, "privacy": facts["report"]}, f"Report written to {output}")
 
 
 def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> None:

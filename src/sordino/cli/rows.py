@@ -46,7 +46,7 @@ def memory_for_rows(megabytes: int | None) -> int:
 def is_large(file: DataFile, memory: int) -> bool:
     """Tell whether reading a file into memory would take more than this; of formats read in pieces."""
     path = Path(file.path)
-    if file.path == "-" or not path.is_file() or path.suffix in (".gz", ".bz2", ".zst"):
+    if file.path == "-" or not path.exists() or path.suffix in (".gz", ".bz2", ".zst"):
         return False
     if file.kind == "libsvm":
         return _GROWTH * path.stat().st_size > memory
@@ -54,8 +54,10 @@ def is_large(file: DataFile, memory: int) -> bool:
         return False
     from pyarrow import parquet
 
-    facts = parquet.read_metadata(path)
-    return bool(_COPIES * 8 * facts.num_rows * facts.num_columns > memory)
+    from sordino.execute.disk_files import parquet_parts
+
+    facts = [parquet.read_metadata(part) for part in parquet_parts(path)]
+    return bool(_COPIES * 8 * sum(part.num_rows * part.num_columns for part in facts) > memory)
 
 
 def convert_rows(file: DataFile, target: str | None, labels: bool, memory: int) -> tuple[Any, Any]:

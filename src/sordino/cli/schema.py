@@ -7,25 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sordino.cli.shared import (
-    BUDGET,
-    DATA,
-    FILE,
-    FORCE,
-    JSON,
-    LEDGER,
-    OUTPUT,
-    TERMS,
-    all_of,
-    data_file,
-    document,
-    guarantee,
-    require_writable,
-    result,
-    show_table,
-    take_budget,
-    tell_unbooked,
-)
+from sordino.cli import shared
 from sordino.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -51,8 +33,8 @@ KINDS = {
 
 
 @schema.command()
-@DATA
-@all_of(
+@shared.DATA
+@shared.all_of(
     *(
         click.option(
             f"--{'ignore' if kind == 'ignored' else kind}", kind, multiple=True, metavar="COLUMN", help=words
@@ -63,9 +45,9 @@ KINDS = {
 @click.option("--target", metavar="COLUMN", help="The column to predict.")
 @click.option("--person", metavar="COLUMN", help="The column that says whose record it is.")
 @click.option("--rest", default="", help="The kind of all other columns; blank by default.")
-@click.option("--output", type=OUTPUT, help="A TOML file; else print.")
-@FORCE
-@JSON
+@click.option("--output", type=shared.OUTPUT, help="A TOML file; else print.")
+@shared.FORCE
+@shared.JSON
 def draft(
     data: str,
     target: str | None,
@@ -83,29 +65,29 @@ def draft(
     from sordino.tables import draft_schema
     from sordino.tables.files import replace_file
 
-    require_writable(force, output)
-    file = data_file(data, how)
+    shared.require_writable(force, output)
+    file = shared.data_file(data, how)
     kinds = {column: kind for kind, columns in how.items() for column in columns}
     kinds |= {name: kind for name, kind in ((target, "target"), (person, "person")) if name is not None}
     text = draft_schema(file, kinds=kinds, rest=rest)
     if output is None:
-        result(as_json, {"schema": text}, text.rstrip("\n"))
+        shared.result(as_json, {"schema": text}, text.rstrip("\n"))
         return
     replace_file(output, text.encode())
     words = f"{output} drafted; no record was read. Fill in the blanks, then: sordino schema check {output}"
-    result(as_json, {"output": output}, words)
+    shared.result(as_json, {"output": output}, words)
 
 
 @schema.command(name="show")
 @PLACE
-@JSON
+@shared.JSON
 def show_schema(schema: Path, as_json: bool) -> None:
     """Show what SCHEMA declares."""
     from sordino import Schema
 
     found = Schema.read(schema)
     if as_json:
-        document(_summary(found))
+        shared.document(_summary(found))
         return
     _print(found)
 
@@ -113,17 +95,12 @@ def show_schema(schema: Path, as_json: bool) -> None:
 @schema.command()
 @PLACE
 @click.argument("data", required=False)
-@FILE
+@shared.FILE
 @click.option("--epsilon", type=float, help="Pay for the shares of values that are clipped, other, missing.")
-@TERMS
-@LEDGER
-@JSON
-def check(
-    schema: Path,
-    data: str | None,
-    as_json: bool,
-    **how: Any,
-) -> None:
+@shared.TERMS
+@shared.LEDGER
+@shared.JSON
+def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     """Check SCHEMA for blanks and mistakes, and the names of the columns of DATA against it.
 
     Blanks end with status 3, as mistakes do: a model cannot be fitted yet.
@@ -136,22 +113,22 @@ def check(
     from sordino.tables.files import read_names
 
     found = Schema.read(schema)
-    file = None if data is None else data_file(data, how)
+    file = None if data is None else shared.data_file(data, how)
     if file is not None and file.header:
         found.check_names(read_names(file))
     shares = None
     if how["epsilon"] is not None and not found.unknown:
         if file is None:
             raise click.UsageError("--epsilon pays for a look at the records: pass DATA.")
-        budget = take_budget(how)
+        budget = shared.take_budget(how)
         shares = value_shares(found, table(file, found, target=found.target is not None), **budget)
-        tell_unbooked(budget)
+        shared.tell_unbooked(budget)
     if as_json:
         told: dict[str, Any] = {}
         if shares is not None:
             told = {"shares": shares._asdict(), "privacy": shares.privacy.to_dict()}
             del told["shares"]["privacy"]
-        document({**_summary(found), **told})
+        shared.document({**_summary(found), **told})
     if found.unknown:
         blank = ", ".join(f"{column.name} ({column.unknown})" for column in found.unknown)
         place = f"{schema.stem}-learned.toml"
@@ -162,18 +139,18 @@ def check(
         if shares is not None:
             lines = zip(shares.columns, shares.outside, shares.missing, strict=True)
             rows = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
-            show_table(("column", "clipped or other", "missing"), rows)
-            click.echo(f"Noise: {shares.noise:.2%} (one deviation). {guarantee(shares.privacy)}.")
+            shared.show_table(("column", "clipped or other", "missing"), rows)
+            click.echo(f"Noise: {shares.noise:.2%} (one deviation). {shared.guarantee(shares.privacy)}.")
 
 
 @schema.command()
 @PLACE
-@DATA
-@BUDGET
-@LEDGER
-@click.option("--output", type=OUTPUT, required=True, help="Where the completed schema is written.")
-@FORCE
-@JSON
+@shared.DATA
+@shared.BUDGET
+@shared.LEDGER
+@click.option("--output", type=shared.OUTPUT, required=True, help="Where the completed schema is written.")
+@shared.FORCE
+@shared.JSON
 def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **how: Any) -> None:
     """Pay EPSILON for the bounds and levels that SCHEMA leaves blank, and write the completed schema.
 
@@ -185,17 +162,17 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     from sordino.tables import learn_schema
     from sordino.tables.files import replace_file
 
-    require_writable(force, output)
-    budget, blank = take_budget(how), Schema.read(schema)
-    records = table(data_file(data, how), blank, target=blank.target is not None)
+    shared.require_writable(force, output)
+    budget, blank = shared.take_budget(how), Schema.read(schema)
+    records = table(shared.data_file(data, how), blank, target=blank.target is not None)
     found, report = learn_schema(blank, records, **budget, tell=lambda words: click.echo(words, err=True))
     replace_file(output, found.to_toml().encode())
     if as_json:
-        document({**_summary(found), "privacy": report.to_dict(), "output": output})
+        shared.document({**_summary(found), "privacy": report.to_dict(), "output": output})
         return
     _print(found)
-    click.echo(f"{output}: {guarantee(report)}. It counts once, on top of what is fitted.")
-    tell_unbooked(budget)
+    click.echo(f"{output}: {shared.guarantee(report)}. It counts once, on top of what is fitted.")
+    shared.tell_unbooked(budget)
     click.echo(f"Next: sordino fit {data} --schema {output} --epsilon 1 --output MODEL")
 
 
@@ -213,7 +190,7 @@ def _summary(found: Schema) -> dict[str, Any]:
 
 def _print(found: Schema) -> None:
     rows = [(c.name, c.word, c.describe(), getattr(c, "source", "")) for c in found.columns]
-    show_table(("column", "kind", "declares", "source"), rows)
+    shared.show_table(("column", "kind", "declares", "source"), rows)
     if found.learned:
         paid = "; ".join(f"{price} ({price.status})" for price in found.learned)
         click.echo(f"Learned from records: {paid}.")

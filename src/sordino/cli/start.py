@@ -15,17 +15,7 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import (
-    FILE,
-    FORCE,
-    JSON,
-    data_file,
-    document,
-    open_ledger,
-    require_apart,
-    require_writable,
-    show_table,
-)
+from sordino.cli import shared
 from sordino.errors import InvalidInputError, SordinoError
 
 _SHARE = 4  # a first fit may take this part of the budget
@@ -45,9 +35,9 @@ _SHARE = 4  # a first fit may take this part of the budget
     "--delta", type=float, default=1e-5, show_default=True, help="Delta of everything ever released."
 )
 @click.option("--ledger", default="budget.db", show_default=True, help="Where the budget is kept.")
-@FILE
-@FORCE
-@JSON
+@shared.FILE
+@shared.FORCE
+@shared.JSON
 def init(
     data: str | None, epsilon: float | None, ledger: str, force: bool, as_json: bool, **told: Any
 ) -> None:
@@ -81,16 +71,20 @@ def init(
     name = told.pop("dataset") or Path(data).name.partition(".")[0]
     schema, config = Path(f"{name}.toml"), Path(f"{name}.run.toml")
     for place in (schema, config):
-        require_apart({"data": data, "output": place})
-    require_writable(force, schema, config)
+        shared.require_apart({"data": data, "output": place})
+    shared.require_writable(force, schema, config)
+    usual = {"encoding": "utf-8", "decimal": "."}
+    how = {key: value for key, value in told.items() if value and value != usual.get(key)}
+    if "kind" in how:
+        how["format"] = how.pop("kind")
     kinds = {column: kind for column, kind in ((target, "target"), (person, "person")) if column}
-    draft = draft_schema(data_file(data, told), kinds=kinds)
+    draft = draft_schema(shared.data_file(data, told), kinds=kinds)
     policy = BudgetPolicy(epsilon, delta, Relation.ADD_REMOVE, "person" if person else "record")
-    with open_ledger(ledger, create=True) as book:
+    with shared.open_ledger(ledger, create=True) as book:
         book.create(name, policy)
     replace_file(schema, draft.encode())
     fit = {"data": data, "schema": str(schema), "epsilon": epsilon / _SHARE, "output": f"{name}.sordino"}
-    said = tomli_w.dumps({"ledger": ledger, "dataset": name, "fit": fit})
+    said = tomli_w.dumps({"ledger": ledger, "dataset": name, **how, "fit": fit})
     head = "# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n"
     replace_file(config, f"{head}{said}".encode())
     model = f"{name}.sordino"
@@ -100,7 +94,9 @@ def init(
         f"sordino report {model} --ledger {ledger} --dataset {name} --output {name}.html",
     ]
     if as_json:
-        document({"schema": schema, "config": config, "ledger": ledger, "dataset": name, "next": steps})
+        shared.document(
+            {"schema": schema, "config": config, "ledger": ledger, "dataset": name, "next": steps}
+        )
         return
     click.echo(
         f"{name}: epsilon {epsilon:g}, delta {delta:g} per {policy.unit} on {ledger}. No record was read."
@@ -115,7 +111,7 @@ Finding = tuple[str, bool, str]  # what was looked at, whether it is well, in wo
 
 @click.command()
 @click.option("--ledger", envvar="SORDINO_LEDGER", help="Also look at this ledger.")
-@JSON
+@shared.JSON
 def doctor(ledger: str | None, as_json: bool) -> None:
     """Look at what Sordino stands on: versions, noise, compiled code, extras, a GPU, the ledger.
 
@@ -125,9 +121,9 @@ def doctor(ledger: str | None, as_json: bool) -> None:
     if ledger is not None:
         found.append(_ledger(ledger))
     if as_json:
-        document([{"part": part, "well": well, "words": words} for part, well, words in found])
+        shared.document([{"part": part, "well": well, "words": words} for part, well, words in found])
     else:
-        show_table(
+        shared.show_table(
             ("part", "", "what was found"), [(p, "ok" if w else "WRONG", words) for p, w, words in found]
         )
     if not all(well for _, well, _ in found):
@@ -192,7 +188,7 @@ def _extras() -> Iterator[Finding]:
 
 def _ledger(address: str) -> Finding:
     try:
-        with open_ledger(address) as book:
+        with shared.open_ledger(address) as book:
             book.verify()
             return "ledger", True, f"{len(book.datasets())} data sets, every reservation adds up"
     except SordinoError as error:

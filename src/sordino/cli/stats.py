@@ -6,24 +6,7 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import (
-    BUDGET,
-    DATA,
-    JSON,
-    LEDGER,
-    SCHEMA,
-    config_option,
-    data_file,
-    document,
-    guarantee,
-    numbers,
-    pair,
-    show_table,
-    take_budget,
-    tell_schema_price,
-    tell_unbooked,
-    values,
-)
+from sordino.cli import shared
 from sordino.errors import InvalidInputError
 
 STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
@@ -31,8 +14,8 @@ STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
 
 @click.command()
 @click.argument("statistic", type=click.Choice(STATISTICS))
-@DATA
-@SCHEMA
+@shared.DATA
+@shared.SCHEMA
 @click.option("--column", help="The column of numbers; of count, one whose levels are counted.")
 @click.option("--by", multiple=True, help="A column whose declared levels are the groups.")
 @click.option("--levels", multiple=True, metavar="COLUMN=[LEVELS]", help="Where no schema declares them.")
@@ -44,10 +27,10 @@ STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
     help="So many rows of each person count, one by one; without a person column, nobody has more.",
 )
 @click.option("--q", multiple=True, help="Probabilities of quantiles: .5,.9; else .25, .5 and .75.")
-@BUDGET
-@LEDGER
-@JSON
-@config_option
+@shared.BUDGET
+@shared.LEDGER
+@shared.JSON
+@shared.config_option
 def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     """Release a STATISTIC (count, histogram, sum, mean, quantile) of DATA, with intervals, for a price.
 
@@ -56,7 +39,11 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     """
     from sordino.cli.rows import read_schema
 
-    file, schema, budget = data_file(data, chosen), read_schema(chosen.pop("schema")), take_budget(chosen)
+    file, schema, budget = (
+        shared.data_file(data, chosen),
+        read_schema(chosen.pop("schema")),
+        shared.take_budget(chosen),
+    )
     column, bounds = chosen["column"], None
     keys = [*chosen["by"]]
     if statistic in ("count", "histogram"):
@@ -65,22 +52,25 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     elif column is None:
         raise click.UsageError(f"A {statistic} needs --column, a column of numbers.")
     else:
-        measured, bounds = column, pair("--bounds", chosen["bounds"]) or _declared(schema, column, "bounds")
+        measured, bounds = (
+            column,
+            shared.pair("--bounds", chosen["bounds"]) or _declared(schema, column, "bounds"),
+        )
     binned = column if statistic == "histogram" else None
     if statistic == "histogram" and binned is None:
         raise click.UsageError("A histogram needs --column and --edges.")
-    edges = {} if binned is None else {binned: numbers("--edges", chosen["edges"])}
-    typed = values(chosen["levels"], "--levels")
+    edges = {} if binned is None else {binned: shared.numbers("--edges", chosen["edges"])}
+    typed = shared.values(chosen["levels"], "--levels")
     levels = {
         key: _spell(key, typed[key]) if typed.get(key) else _declared(schema, key, "levels")
         for key in keys
         if key != binned
     }
-    q = [q for text in chosen["q"] for q in numbers("--q", str(text))] or [0.25, 0.5, 0.75]
+    q = [q for text in chosen["q"] for q in shared.numbers("--q", str(text))] or [0.25, 0.5, 0.75]
     frame = _read(file, schema, [*levels], [*edges, *([] if measured is None else [measured])])
     asked = {"levels": levels, "edges": edges, "rows_per_person": chosen["rows_per_person"]}
     table = _ask(statistic, frame, schema, measured, bounds, asked, q, budget)
-    tell_unbooked(budget)
+    shared.tell_unbooked(budget)
     _tell(table, as_json)
 
 
@@ -167,13 +157,13 @@ def _tell(table: Any, as_json: bool) -> None:
     records = table.records()
     if as_json:
         facts = {"statistic": table.statistic, "confidence": table.confidence, "rows": records}
-        document({**facts, "privacy": table.privacy.to_dict()})
+        shared.document({**facts, "privacy": table.privacy.to_dict()})
         return
     rows = [
         (*(str(record[key]) for key in table.keys), f"{record[table.statistic]:.6g}",
          f"{record['low']:.6g} to {record['high']:.6g}")
         for record in records
     ]  # fmt: skip
-    show_table((*table.keys, table.statistic, f"{table.confidence:.0%} interval"), rows)
-    click.echo(f"{guarantee(table.privacy)}.")
-    tell_schema_price(table.privacy)
+    shared.show_table((*table.keys, table.statistic, f"{table.confidence:.0%} interval"), rows)
+    click.echo(f"{shared.guarantee(table.privacy)}.")
+    shared.tell_schema_price(table.privacy)

@@ -208,8 +208,8 @@ def to_disk(
     Parameters
     ----------
     path : the folder; it must not be there yet.
-    source : a Parquet file (extra ``dask``), a file in libsvm format (``.svm``, ``.libsvm``, ``.txt``), or
-        pairs (rows, targets) of arrays or sparse matrices, all of one kind.
+    source : a Parquet file or a folder of them (extra ``dask``), a file in libsvm format (``.svm``,
+        ``.libsvm``, ``.txt``), or pairs (rows, targets) of arrays or sparse matrices, all of one kind.
     target : the column of a Parquet file that holds the targets; the others are the features.
     n_features : the number of columns of a libsvm file, declared public.
     verbose : say how far it is.
@@ -248,9 +248,9 @@ def _blocks(source: Any, target: str | None, n_features: int | None) -> Blocks:
     if not isinstance(source, (str, os.PathLike)):
         return source
     file = Path(source)
-    if not file.is_file():
-        raise DataNotFoundError(f"{file} is not a file.")
-    if file.suffix == ".parquet":
+    if not file.is_file() and not parquet_parts(file):
+        raise DataNotFoundError(f"{file} is neither a file nor a folder of Parquet files.")
+    if file.suffix == ".parquet" or file.is_dir():
         return parquet_blocks(file, target)
     if n_features is None:
         raise InvalidInputError(
@@ -259,26 +259,37 @@ def _blocks(source: Any, target: str | None, n_features: int | None) -> Blocks:
     return libsvm_blocks(file, n_features)
 
 
-def parquet_blocks(file: Path, target: str | None) -> Iterator[tuple[Any, Any]]:
-    """Yield the rows and targets of a Parquet file, some thousand at a time."""
+def parquet_parts(path: Path) -> list[Path]:
+    """Return a file by itself, or the Parquet files in a folder by their names: the order of the rows."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.is_file() else []
+
+
+def parquet_blocks(path: Path, target: str | None) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows and targets of a Parquet file, or of a folder of them, some thousand at a time."""
     try:
         from pyarrow import parquet
     except ImportError:
         raise require_extra("pyarrow", "dask") from None
-    with parquet.ParquetFile(file) as table:
-        names = table.schema_arrow.names
-        if target is not None and target not in names:
-            raise InvalidInputError(f"Expected target among the columns of {file.name}, got {target!r}.")
-        features = [name for name in names if name != target]
-        for batch in table.iter_batches(batch_size=max(1, _CHUNK // (8 * max(1, len(names))))):
-            columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
-            for values, name in zip(columns, features):
-                if values.dtype.kind not in "fiub":
-                    raise InvalidInputError(
-                        f"Expected numbers in column {name!r}, got others. Encode them first."
-                    )
-            y = None if target is None else batch.column(target).to_numpy(zero_copy_only=False)
-            yield np.stack([values.astype(np.float64) for values in columns], axis=1), y
+    names: list[str] = []
+    for file in parquet_parts(path):
+        with parquet.ParquetFile(file) as table:
+            names = names or table.schema_arrow.names
+            if table.schema_arrow.names != names:
+                raise InvalidInputError(f"Expected the columns of the first file in {file.name}, got others.")
+            if target is not None and target not in names:
+                raise InvalidInputError(f"Expected target among the columns of {file.name}, got {target!r}.")
+            for batch in table.iter_batches(batch_size=max(1, _CHUNK // (8 * max(1, len(names))))):
+                yield _numbers_of(batch, [name for name in names if name != target], target)
+
+
+def _numbers_of(batch: Any, features: list[str], target: str | None) -> tuple[Any, Any]:
+    """Return the features and the target of a batch of records; refuse what is no number."""
+    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
+    for values, name in zip(columns, features):
+        if values.dtype.kind not in "fiub":
+            raise InvalidInputError(f"Expected numbers in column {name!r}, got others. Encode them first.")
+    y = None if target is None else batch.column(target).to_numpy(zero_copy_only=False)
+    return np.stack([values.astype(np.float64) for values in columns], axis=1), y
 
 
 def libsvm_blocks(file: Path, n_features: int) -> Iterator[tuple[Any, Any]]:

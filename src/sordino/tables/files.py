@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from sordino.errors import DataFileError, InvalidInputError, SordinoError, require_extra
+from sordino.execute.disk_files import parquet_parts
 
 # ------------- A file of records: where it is, how it is written, and our words for what its readers refuse
 
@@ -42,7 +43,7 @@ _ENDINGS = {
     ".svmlight": "libsvm",
 }
 _PACKED = (".gz", ".bz2", ".zst")
-_FOLDER, _NOWHERE = "it is a folder. Pass a file.", "there is no such file."
+_FOLDER, _NOWHERE = "it is a folder without Parquet files. Pass a file.", "there is no such file."
 _BEYOND = "a record has a column beyond the number of columns that was declared."
 _ENDLESS = "a record is longer than 16 MiB. Is a quote never closed?"
 
@@ -100,6 +101,8 @@ class DataFile:
             return "csv"
         path = Path(self.path)
         ending = (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
+        if path.is_dir() and parquet_parts(path):
+            return "parquet"
         if ending not in _ENDINGS:
             if path.is_dir() or not path.exists():
                 raise self.refuse(_FOLDER if path.is_dir() else _NOWHERE)
@@ -367,7 +370,7 @@ def stored_kinds(file: DataFile) -> dict[str, str]:
 
 def _stored_schema(file: DataFile) -> Any:
     if file.kind == "parquet":
-        return in_words(file, lambda: _parquet().read_schema(_seekable(file)))
+        return in_words(file, lambda: _parquet().read_schema(_parts(file)[0]))
     if file.kind == "arrow":
         return in_words(file, lambda: _arrow_reader(file).schema)
     raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
@@ -419,7 +422,8 @@ def _read_table(
     if file.kind in ("csv", "tsv"):
         return csv_table(file, kinds, names, markers)
     if file.kind == "parquet":
-        return _parquet().read_table(_seekable(file), columns=list(kinds))
+        parts = [_parquet().read_table(part, columns=list(kinds), partitioning=None) for part in _parts(file)]
+        return arrow().concat_tables(parts)
     return _arrow_reader(file).read_all()
 
 
@@ -499,8 +503,11 @@ def _arrow_reader(file: DataFile) -> Any:
         return ipc.open_stream(data)
 
 
-def _seekable(file: DataFile) -> Any:
-    return file.path if file.path != "-" else arrow().BufferReader(file.open().read())
+def _parts(file: DataFile) -> list[Any]:
+    """Return the file, or those of a folder; one that is not there is left to the reader to refuse."""
+    if file.path == "-":
+        return [arrow().BufferReader(file.open().read())]
+    return parquet_parts(Path(file.path)) or [file.path]
 
 
 def _as_declared(file: DataFile, name: str, column: Any, kind: str) -> Any:
