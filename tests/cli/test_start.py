@@ -11,6 +11,7 @@ from tests.cli.helpers import named, table, typed, typed_json
 
 import sordino
 from sordino.cli import main, start
+from sordino.parties.mpc.plan import FORMAT
 from sordino.saving import about
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "0.1.0"
@@ -97,12 +98,16 @@ def test_old_models_are_converted_once_with_a_copy(tmp_path):
 
 
 def test_other_files_are_recognised_and_strange_ones_refused(tmp_path):
-    kinds = {"ledger.db": "ledger", "report.json": "report", "schema.toml": "schema", "plan.json": "plan"}
+    kinds = {"ledger.db": "ledger", "report.json": "report", "schema.toml": "schema"}
     kinds["ledger.json"] = "export of a ledger"
     files = [Path(shutil.copy(KEPT / name, tmp_path)) for name in kinds]
     rows = typed_json("migrate", *files)
-    assert [row["kind"].partition(" of a c")[0] for row in rows] == list(kinds.values())
+    assert [row["kind"] for row in rows] == list(kinds.values())
     assert {row["done"] for row in rows} == {"up to date"}
+    assert "sordino consortium plan" in typed("migrate", KEPT / "plan.json", code=3)
+    new = tmp_path / "new.json"
+    new.write_text(f'{{"consortium":"north and south","format":{FORMAT}}}')  # left to the reader of plans
+    assert "sordino consortium plan" not in typed("migrate", new, code=3)
     typed("migrate", KEPT / "training", code=3)
     typed("migrate", KEPT / "expected.json", code=3)
     typed("migrate", tmp_path / "nowhere", code=3)

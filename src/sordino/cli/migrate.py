@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 import zipfile
@@ -90,13 +91,19 @@ def _text(path: Path) -> tuple[str, str]:
     text = path.read_bytes().decode("utf-8", "replace")
     if text.lstrip().startswith("{"):
         from sordino.ledger.store import from_json
-        from sordino.parties.mpc.plan import JointPlan
+        from sordino.parties.mpc.plan import FORMAT, JointPlan
         from sordino.runs import PrivacyReport
 
         if '"sordino-ledger"' in text:
             from_json(text)
             return "export of a ledger", "up to date"
         if '"consortium"' in text:
+            found = re.search(r'"format":\s*(\d+)', text)
+            if found and int(found[1]) < FORMAT:  # members of one version run a plan, once
+                raise InvalidInputError(
+                    f"{str(path)!r} is a plan of an older version, which is made again from the settings: "
+                    "sordino consortium plan --config CONFIG --output PLAN"
+                )
             JointPlan.load(path)
             return "plan of a consortium", "up to date"
         PrivacyReport.from_json(text)
