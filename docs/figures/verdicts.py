@@ -21,7 +21,7 @@ from sordino.errors import NotPrivateWarning
 from sordino.kernel import Relation
 from sordino.kernel.events import composed, laplace_event, poisson_event, pure_event, repeated
 from sordino.literature import formulas
-from sordino.literature.local import objective_noise
+from sordino.literature.local import objective_noise, per_coordinate_laplace
 from sordino.literature.pca import distinguishing_probability, published
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, Promise
@@ -181,7 +181,7 @@ def nonconvex_rows() -> Iterator[Verdict]:
 
 def party_rows() -> Iterator[Verdict]:
     """Output, gradient and objective perturbation between parties."""
-    pure = formulas.mpc_output_pure_epsilon(0.5, features=122)
+    pure = per_coordinate_laplace(122, 0.5, 0.0)
     why = "Laplace noise per coordinate, sensitivity in L2"
     yield Verdict("MPC Out P", "KDD Cup 99, d = 122", 0.5, 0, None, pure, why)
     event = gaussian(formulas.mpc_gradient(0.5, 1e-3, steps=1500), 1500)

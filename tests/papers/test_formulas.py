@@ -7,6 +7,7 @@ from tests.accounting.helpers import ADD, REPLACE, log
 
 from sordino.errors import InvalidInputError
 from sordino.literature import formulas
+from sordino.literature.local import per_coordinate_laplace
 
 N, A9A, MNIST = 20242, 32561, 50000
 
@@ -29,7 +30,7 @@ PRINTED = [
     ("7.3", formulas.sco(1, 1e-5, steps=100) / 2, 576.8),
     ("Q1", formulas.peeling(1, 1e-5, sparsity=10) / 2, 60.697),
     ("I2", formulas.classical_rho(10, 0.01), 2.80799),
-    ("O1", formulas.mpc_output_pure_epsilon(0.5, features=122), 5.5227),
+    ("O1", per_coordinate_laplace(122, 0.5, 0.0), 5.5227),
     ("B5", formulas.mod_sulq(0.1, 1e-3, features=123), 6934.15),
 ]
 
@@ -41,7 +42,6 @@ def test_formula_gives_the_printed_number(value, expected):
 
 BY_HAND = {  # 20 digits of mpmath, cut; a delta near 1 tells ln(1/delta) from ln(1 + 1/delta)
     "mpc_gradient, table": (formulas.mpc_gradient(0.4, 0.05, steps=9, table=True), 10.606601717798),
-    "mpc_output_pure_epsilon": (formulas.mpc_output_pure_epsilon(0.4, features=1), 0.4),
     "truncated_mean": (formulas.truncated_mean(0.4, 0.05), 12.686362411795),
     "sco": (formulas.sco(0.4, 0.05, steps=6), 224.716172883899),
     "peeling": (formulas.peeling(0.4, 0.05, sparsity=3), 84.792437496097),
@@ -108,7 +108,6 @@ def test_a_split_divides_the_budget_between_order_and_noise():
         lambda e, d, n: formulas.lssgd(e, d, population=n, steps=1),
         lambda e, d, n: formulas.vrpca(e, d, population=n, steps=1),
         lambda e, d, n: formulas.srm(e, d, population=n, batch_size=1, steps=1),
-        lambda e, d, n: formulas.lssgd(e, d, population=n, batch_size=1, steps=1),
     ],
 )
 def test_budgets_and_sizes_are_checked(formula):

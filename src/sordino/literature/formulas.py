@@ -205,11 +205,6 @@ def mpc_gradient(epsilon: float, delta: float, *, steps: int, table: bool = Fals
     return math.sqrt(steps * (2 if table else 8 * log)) / epsilon
 
 
-def mpc_output_pure_epsilon(epsilon: float, *, features: int) -> float:
-    r"""Return the pure epsilon of MPC Out P: an L2 sensitivity under per-coordinate Laplace noise."""
-    return check_epsilon(epsilon) * math.sqrt(_at_least(features, 1))
-
-
 def truncated_mean(epsilon: float, delta: float) -> float:
     r"""DPODME and DPHDME: ``s^2 = 8 B^2 ln(1.25/delta) / (n^2 eps^2)``, the classical Gaussian mechanism."""
     return 2 * _classical_gaussian(epsilon, delta)

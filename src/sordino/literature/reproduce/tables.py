@@ -183,14 +183,11 @@ def printed_table(
     return Table(**{one.name: page[one.name] for one in fields(Table) if one.name in page})
 
 
-_FACTS = ("value", "seed", "commit")
-
-
 def cell_of(outcomes: Sequence[Mapping[str, Any]]) -> Cell:
     """Join the outcomes of repeated runs."""
     certified: dict[str, float] = {}
     for outcome in outcomes:
-        certified.update({key: value for key, value in outcome.items() if key not in _FACTS})
+        certified.update({key: outcome[key] for key in outcome.keys() - {"value", "seed", "commit"}})
     return Cell(tuple(outcome["value"] for outcome in outcomes), certified)
 
 
