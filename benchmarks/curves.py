@@ -4,7 +4,7 @@ Commands::
 
     python -m benchmarks.curves                              # the table of docs/tables.md, epsilon 1
     python -m benchmarks.curves --epsilon .3 1 4 --rows 1000 0 --only SLID OFP
-    python -m benchmarks.curves --made                       # made designs, by seeds
+    python -m benchmarks.curves --made --first 100           # made designs, by seeds from this one on
     python -m benchmarks.curves --speed                      # CPU seconds, 50,000 rows x 12 columns
 
 Seven tenths of each table are learned from and the others judge; splits are seeded by the repeat, noise is
@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[*CHOSEN, *JUDGES, "Adult"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--made", action="store_true")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first made design")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
@@ -287,7 +288,8 @@ def main() -> None:
     if chosen.speed:
         return speed()
     rows = []
-    found = {f"made {seed}": seed for seed in range(8)} if chosen.made else dict.fromkeys(chosen.only)
+    seeds = range(chosen.first, chosen.first + 8)
+    found = {f"made {seed}": seed for seed in seeds} if chosen.made else dict.fromkeys(chosen.only)
     for name, seed in found.items():
         data = read(name) if seed is None else made(seed)
         for count in chosen.rows:

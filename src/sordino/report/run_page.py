@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +75,7 @@ def _records(sampling: str) -> str:
     return next((text for start, text in words.items() if kind.startswith(start)), sampling)
 
 
-def _declared_by(line: str, author: str) -> str:
+def _declared_by(line: str, author: str, by_schema: bool = False) -> str:
     """Return who says so, of a line that is assumed to be public."""
     if ", the default" in line:
         return "nobody: the library's default"
@@ -84,6 +85,8 @@ def _declared_by(line: str, author: str) -> str:
         return "learned from records, for its own price"
     if line.startswith(("curves with", "straight lines")):
         return "the library's rule, from the lines above"
+    if line.startswith(("data_norm", "target_bound")) and by_schema:
+        return "follows from the columns below"
     shape = line.startswith(("number of", "feature names"))
     return "the shape of the table" if shape else f"declared by {author}"
 
@@ -143,7 +146,11 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
 
 def _facts(model: Any) -> Iterable[tuple[str, str]]:
     yield "model", type(model).__name__
-    for name, attribute in (("columns", "n_features_in_"), ("steps of the solver", "n_iter_")):
+    encoder, columns = getattr(model, "encoder_", None), "columns"
+    if encoder is not None:
+        yield "columns of the table", f"{encoder.n_features_in_:,}"
+        columns = "columns of the model: lines, curves, levels, pairs"
+    for name, attribute in ((columns, "n_features_in_"), ("steps of the solver", "n_iter_")):
         if hasattr(model, attribute):
             yield name, f"{int(getattr(model, attribute)):,}"
     if hasattr(model, "classes_"):
@@ -308,6 +315,8 @@ def _score(name: str, value: Any) -> Line:
     if ends is None:
         return out
     low, high = map(float, ends)
+    if not math.isfinite(high - low):
+        return out | {"text": "not known", "interval": "noise hides it: pay more, or score by mae or mse"}
     out["interval"] = f"{low:.4g} to {high:.4g}"
     if row is not None and row.share and 0.0 <= low <= high <= 1.0:
         out |= {"low": 100 * low, "high": 100 * high, "at": 100 * min(max(number, 0.0), 1.0)}
@@ -384,6 +393,7 @@ def report_html(
     if len(event) > _LONGEST_EVENT:
         event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
     whole, digest = report.whole, "" if isinstance(model, PrivacyReport) else model_digest(model)
+    by_schema = any(line.startswith("schema ") for line in report.public)
     signed = {"Run by": origin["author"], "Data controller": controller, "Approver": approver}
     return render_page(
         "run.html",
@@ -398,7 +408,7 @@ def report_html(
         purpose=purpose or "not stated",
         signed={role: name or "not stated" for role, name in signed.items()},
         releases=[(release.name, _release(release, report.unit)) for release in report.releases],
-        assumptions=[(line, _declared_by(line, origin["author"])) for line in report.public],
+        assumptions=[(line, _declared_by(line, origin["author"], by_schema)) for line in report.public],
         facts=dict(facts or {}),
         holds=report.status.holds,
         odds=report.odds,
