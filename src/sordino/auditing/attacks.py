@@ -6,12 +6,13 @@ release is drawn anew, by the code that draws it in a fit. The sum of the log li
 statistic between the two laws (Neyman and Pearson). Given who else is in a Poisson batch, the audited unit is
 in it with the rate, so the ratio is one of mixtures.
 
-*A lower bound.* A threshold is chosen on a fifth of the draws. The others give a lower end for the true
-positive rate and an upper end for the false positive rate (Clopper and Pearson), each with half of the error.
-A trade-off curve below that point is refuted. The curves are those of the audited plan with its noise scaled:
-the bound is the epsilon of the most noise that is not refuted, and with the stated confidence it is no
-larger than the epsilon of a plan of this shape that keeps its promise. ``plain`` makes no assumption on
-the shape: it is ``ln((TPR - delta) / FPR)``.
+*A lower bound.* Whoever guesses "ours" where the ratio is above one is right in ``(1 + TPR - FPR) / 2`` of
+the draws. Right guesses are independent with two rates, and their number has no heavier upper tail than a
+binomial one with the mean of the rates (Hoeffding 1956), so Clopper and Pearson's lower end holds. A curve
+with a smaller advantage is refuted. The curves are those of the audited plan with its noise scaled: the
+bound is the epsilon of the most noise that is not refuted, and with the stated confidence it is no larger
+than the epsilon of a plan of this shape that keeps its promise. ``plain`` makes no assumption on the shape:
+it is ``ln((TPR - delta) / FPR)`` at a threshold that was chosen on a fifth of the draws.
 
 *A test that may stop.* Under the claim ``P(S) - e^a Q(S) <= delta(a)`` for every set S and every a, so a bet
 that wins ``1`` where a draw of P is in S, loses ``e^a`` where a draw of Q is, and pays ``delta(a)`` for the
@@ -180,8 +181,6 @@ class Rates:
 
     true_positive: float
     false_positive: float
-    hits: int
-    misses: int
     draws: int
 
     @classmethod
@@ -197,18 +196,12 @@ class Rates:
     def at(cls, ours: Floats, theirs: Floats, place: float, error: float) -> Rates:
         """Judge a threshold that was chosen before."""
         hits, misses, n = int(np.sum(ours > place)), int(np.sum(theirs > place)), len(ours)
-        return cls(least(hits, n, error / 2), most(misses, n, error / 2), hits, misses, n)
+        return cls(least(hits, n, error / 2), 1.0 - least(n - misses, n, error / 2), n)
 
-    def refutes(self, curve: TradeOff) -> bool:
-        """Tell whether a trade-off curve allows no such test."""
-        return self.true_positive > curve.true_positive_rate(self.false_positive)
-
-    def power(self, claim: TradeOff, truth: TradeOff, error: float) -> float:
-        """Return the chance that so many draws refute a claim where another curve is the truth."""
-        allowed = claim.true_positive_rate(self.false_positive)
-        needed = next((h for h in range(self.draws + 1) if least(h, self.draws, error / 2) > allowed), None)
-        rate = truth.true_positive_rate(self.misses / self.draws)
-        return 0.0 if needed is None else float(stats.binom.sf(needed - 1, self.draws, rate))
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon that the rates prove at ``delta``, whatever the shape of the curve."""
+        gain = self.true_positive - delta
+        return max(0.0, math.log(gain / self.false_positive)) if gain > 0 else 0.0
 
 
 def least(hits: int, draws: int, error: float) -> float:
@@ -216,28 +209,64 @@ def least(hits: int, draws: int, error: float) -> float:
     return float(stats.beta.ppf(error, hits, draws - hits + 1)) if hits else 0.0
 
 
-def most(hits: int, draws: int, error: float) -> float:
-    """Return the upper end for a probability (Clopper and Pearson)."""
-    return float(stats.beta.ppf(1 - error, hits + 1, draws - hits)) if hits < draws else 1.0
+def advantage(ours: Floats, theirs: Floats, error: float) -> float:
+    """Return the lower end of the true minus the false positive rate of "a positive score is ours"."""
+    right, count = int(np.sum(ours > 0) + np.sum(theirs <= 0)), len(ours) + len(theirs)
+    return 2 * least(right, count, error) - 1
 
 
-def lower_bound(
-    rates: Rates, family: Callable[[float], TradeOff], epsilon: Callable[[float], float]
-) -> float:
-    """Return the epsilon of the most noise, as a multiple of the plan's, that the rates do not refute."""
-    if not rates.refutes(family(64.0)):
+def power(claim: TradeOff, truth: TradeOff, draws: int, error: float) -> float:
+    """Return the chance that so many guesses refute a claim where another curve is the truth."""
+    needed = stats.binom.isf(error, draws, (1 + claim.advantage) / 2)
+    return float(stats.binom.sf(needed, draws, (1 + truth.advantage) / 2))
+
+
+def lower_bound(refuted: Callable[[float], bool], epsilon: Callable[[float], float]) -> float:
+    """Return the epsilon of the most noise, as a multiple of the plan's, that is not refuted."""
+    if not refuted(64.0):
         return 0.0
     low, high = -6.0, 6.0  # powers of two: little noise is allowed, much is refuted
     for _ in range(16):
         middle = (low + high) / 2
-        low, high = (low, middle) if rates.refutes(family(2.0**middle)) else (middle, high)
+        low, high = (low, middle) if refuted(2.0**middle) else (middle, high)
     return epsilon(2.0**high)
 
 
-def plain_bound(rates: Rates, delta: float) -> float:
-    """Return the epsilon that the rates prove at ``delta``, whatever the shape of the curve."""
-    gain = rates.true_positive - delta
-    return max(0.0, math.log(gain / rates.false_positive)) if gain > 0 else 0.0
+# ----------------------------------------------------------------------------- Many canaries in one run
+
+
+def one_run_refutes(curve: TradeOff, right: int, guessed: int, count: int, error: float) -> bool:
+    """Tell whether a curve allows so many right guesses on canaries that were each in with chance 1/2.
+
+    The recursion of Mahloujifar, Melis and Chaudhuri (arXiv 2410.22235). The least probability under Q of an
+    event that P gives x is ``max over e of exp(-e) (x - delta(e))``; some e instead of all make it smaller,
+    so that less is refuted.
+    """
+    prices = np.linspace(-8.0, 8.0, 321)
+    costs, factors = np.array([curve.delta(e) for e in prices]), np.exp(-prices)
+    r, h = error * right / count, error * (guessed - right) / count
+    for i in range(right - 1, -1, -1):
+        more = max(h, float(np.max((r - costs) * factors)))
+        if more == h:
+            break
+        r, h = min(1.0, r + i / (guessed - i) * (more - h)), more
+    return r + h > guessed / count
+
+
+def one_run_epsilon(right: int, guessed: int, count: int, delta: float, error: float) -> float:
+    """Return the epsilon that right guesses in one run prove, whatever the curve (arXiv 2305.08846)."""
+
+    def chance(epsilon: float) -> float:
+        rate = special.expit(epsilon)
+        tail, i = float(stats.binom.sf(right - 1, guessed, rate)), np.arange(1, right + 1)
+        worst = np.max((stats.binom.sf(right - i - 1, guessed, rate) - tail) / i, initial=0.0)
+        return tail + float(worst) * delta * 2 * count
+
+    low, high = 0.0, 16.0
+    for _ in range(40 if chance(0.0) < error else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if chance(middle) < error else (low, middle)
+    return low
 
 
 # ------------------------------------------------------------------------------- Tests that may stop
@@ -305,7 +334,7 @@ def residuals(heard: Heard) -> Floats | None:
     )
 
 
-def guesses(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+def discriminate(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     """Return scores of outputs (fits x numbers): a linear discriminant from a third, on the rest.
 
     With outputs that are nearly normal it is the likelihood ratio attack on one record; fits that learn
@@ -323,3 +352,18 @@ def guesses(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     direction = np.linalg.solve(covariance, centres[0] - centres[1])
     origin = (centres[0] + centres[1]) / 2
     return (ours[part:] - origin) @ direction, (theirs[part:] - origin) @ direction
+
+
+def likelihood_ratios(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+    """Return the scores of LiRA: log ratios of two normal laws, which a third of the fits give."""
+    part = len(ours) // 3
+    one, other = (stats.norm(np.mean(s[:part]), np.std(s[:part]) + 1e-12) for s in (ours, theirs))
+    scores = [one.logpdf(side[part:]) - other.logpdf(side[part:]) for side in (ours, theirs)]
+    return scores[0], scores[1]
+
+
+def above_quantile(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+    """Return the scores of the quantile attack: by how much a canary is above the median without it."""
+    part = len(ours) // 3
+    middle = np.median(theirs[:part])
+    return ours[part:] - middle, theirs[part:] - middle

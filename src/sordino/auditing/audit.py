@@ -14,21 +14,27 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from sordino.accounting import certify
-from sordino.accounting.trade_off import TradeOff, trade_off
+from sordino.accounting.trade_off import TradeOff, trade_off, worst_trade_off
 from sordino.auditing.attacks import (
     FIRST,
     ROUND,
     Bets,
     Rates,
     Scale,
-    guesses,
+    above_quantile,
+    advantage,
+    discriminate,
+    least,
+    likelihood_ratios,
     lower_bound,
+    one_run_epsilon,
+    one_run_refutes,
     pairs_of,
-    plain_bound,
+    power,
     transcripts,
 )
 from sordino.auditing.facts import numbers_of
-from sordino.auditing.neighbours import Records, ends_of, made_up
+from sordino.auditing.neighbours import Records, crowd, ends_of, one_each, silence
 from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compared, share
 from sordino.auditing.tape import Absent, Recording, play
 from sordino.errors import AuditError, UnsupportedError
@@ -55,12 +61,13 @@ class Attack:
 
     Parameters
     ----------
-    name : replay, noise, white box, sequential or black box.
+    name : replay, noise, white box, sequential, one run, or one of the attacks on outputs.
     words : what it found, in a sentence.
     refuted : whether the claim does not hold.
     epsilon : what it proves with the confidence of the audit, for plans of this shape; None for no number.
     plain : what it proves whatever the shape of the trade-off.
     power : the chance that it would have refuted the claim, had the noise been half of it.
+    rates : bounds on its false and true positive rates.
     runs : transcripts, or fits, on each neighbour.
     seconds : how long it took.
     """
@@ -71,6 +78,7 @@ class Attack:
     epsilon: float | None = None
     plain: float | None = None
     power: float | None = None
+    rates: tuple[float, float] | None = None
     runs: int = 0
     seconds: float = 0.0
 
@@ -83,7 +91,8 @@ class Audit:
     ----------
     subject : the name of what was fitted.
     epsilon, delta, relation, unit : the claim.
-    advantage : by the plan's exact trade-off, how much better than a coin the best guess is.
+    curve : the plan's own trade-off: points (false positive rate, largest true positive rate).
+    advantage : by that trade-off, how much better than a coin the best guess is.
     leaks : what told two neighbours apart, by kind.
     nearest : how near its sensitivity each release came on the worst neighbour.
     attacks : in the order in which they were made.
@@ -96,6 +105,7 @@ class Audit:
     delta: float
     relation: str
     unit: str
+    curve: tuple[tuple[float, float], ...]
     advantage: float
     leaks: tuple[Leak, ...]
     nearest: dict[str, float]
@@ -156,7 +166,27 @@ class Audit:
             f"{50 * (1 + self.advantage):.1f} % at even odds. {self.warning}</p>"
             "<div class='scroll'><table><thead><tr><th>attack</th><th>found</th>"
             "<th>demonstrated epsilon</th><th>power at half the noise</th></tr></thead><tbody>"
-            f"{rows}</tbody></table></div>"
+            f"{rows}</tbody></table></div>{self.to_svg()}"
+        )
+
+    def to_svg(self) -> str:
+        """Return a drawing: the largest true positive rate that the plan allows, and what attacks reached."""
+        path = " ".join(f"{300 * x:.1f},{300 - 300 * y:.1f}" for x, y in self.curve)
+        dots = "".join(
+            f"<circle cx='{300 * x:.1f}' cy='{300 - 300 * y:.1f}' r='4' fill='#b5651d'>"
+            f"<title>{escape(a.name)}</title></circle>"
+            for a in self.attacks
+            if a.rates is not None
+            for x, y in [a.rates]
+        )
+        return (
+            "<svg viewBox='-40 -10 360 350' width='360' role='img' aria-label='Attacks below the claim'>"
+            "<rect width='300' height='300' fill='none' stroke='#999'/>"
+            "<path d='M0 300L300 0' stroke='#ccc' fill='none'/>"
+            f"<polyline points='{path}' stroke='#1f4e79' stroke-width='2' fill='none'/>{dots}"
+            "<text x='60' y='325' font-size='13'>false positive rate at most</text>"
+            "<text x='-15' y='230' font-size='13' transform='rotate(-90 -15 230)'>true positive rate</text>"
+            "</svg>"
         )
 
     _repr_html_ = to_html
@@ -171,6 +201,7 @@ def audit(
     seconds: float = 20.0,
     draws: int = 40_000,
     fits: int = 0,
+    canaries: int = 0,
     rows: int | None = 500,
     confidence: float = 0.95,
     rounding: float | None = None,
@@ -186,7 +217,9 @@ def audit(
     claim : the report that is attacked; None takes the one that the fit returns.
     seconds : for the search of the worst neighbour, and again for each attack that draws.
     draws : transcripts of the likelihood ratio attack on each neighbour, at most; 0 only replays.
-    fits : whole fits on each neighbour for the attack on outputs; 0 leaves it out.
+    fits : whole fits on each neighbour for the attacks on outputs; 0 leaves them out.
+    canaries : records of one fit of an estimator, each in it with chance 1/2, that are guessed from what it
+        predicts; 0 leaves this attack out. It takes as many columns, of made-up records.
     rows : so many records are used: a guarantee holds for every data set, so also for a part of one.
     confidence : of the lower bounds.
     rounding : how far exact answers may be off in their precision, in sensitivities; None goes by it.
@@ -202,8 +235,10 @@ def audit(
     >>> found.refuted
     False
     """
-    records = made_up(fit) if data is None else Records.of(data, groups, rows)
-    return _Auditor(fit, records, claim, seconds, confidence, rounding, data is None).run(draws, fits)
+    records = crowd(fit) if data is None else Records.of(data, groups, rows)
+    return _Auditor(fit, records, claim, seconds, confidence, rounding, data is None).run(
+        draws, fits, canaries
+    )
 
 
 @dataclass(eq=False)
@@ -223,19 +258,22 @@ class _Auditor:
     best: tuple[Any, ...] | None = None
     reach: float = -1.0
 
-    def run(self, draws: int, fits: int) -> Audit:
+    def run(self, draws: int, fits: int, canaries: int) -> Audit:
         """Make all attacks."""
         attacks: list[Attack] = []
-        for attack in (self._replay, self._noise, self._white_box, self._black_box):
-            begin = time.monotonic()
-            attacks += [replace(one, seconds=time.monotonic() - begin) for one in attack(draws, fits)]
+        plan = ((self._replay, 1), (self._noise, draws), (self._white_box, draws))
+        for attack, count in (*plan, (self._one_run, canaries), (self._black_box, fits)):
+            begin, found = time.monotonic(), attack(count) if count else ()
+            attacks += [replace(one, seconds=time.monotonic() - begin) for one in found]
         report = self.report
+        rates = (np.linspace(0, 1, 41) ** 2).tolist()
         return Audit(
             getattr(self.fit, "__name__", type(self.fit).__name__),
             report.epsilon,
             report.delta,
             report.relation.value,
             report.unit,
+            tuple((x, report.trade_off.true_positive_rate(x)) for x in rates),
             report.trade_off.advantage,
             tuple(self.verdict.leaks),
             dict(self.verdict.nearest),
@@ -308,7 +346,7 @@ class _Auditor:
 
     # ------------------------------------------------------------------------------------------- attacks
 
-    def _replay(self, draws: int, fits: int) -> Iterator[Attack]:
+    def _replay(self, count: int) -> Iterator[Attack]:
         """Record and replay on hostile neighbours, climb from the worst, and count what was asked."""
         end, unit = time.monotonic() + self.seconds, 0
         if isinstance(self.fit, BaseEstimator) and "epsilon" in self.fit.get_params(deep=False):
@@ -382,10 +420,8 @@ class _Auditor:
         if not proven <= epsilon * _SLACK:
             yield "price", f"what was asked certifies epsilon = {proven:.4g}, the report says {epsilon:.4g}"
 
-    def _noise(self, draws: int, fits: int) -> Iterator[Attack]:
+    def _noise(self, count: int) -> Iterator[Attack]:
         """Look at the residuals of real fits: their scale, and whether some come twice."""
-        if not draws:
-            return
         end = time.monotonic() + self.seconds / 4
         runs: list[Recording] = []
         while len(runs) < 8 and (time.monotonic() < end or len(runs) < 2):
@@ -399,9 +435,9 @@ class _Auditor:
             words += f"; the noise of {found.reused[0]} comes twice"
         yield Attack("noise", words, low or bool(found.reused), runs=len(runs))
 
-    def _white_box(self, draws: int, fits: int) -> Iterator[Attack]:
+    def _white_box(self, draws: int) -> Iterator[Attack]:
         """Tell transcripts on the worst neighbours apart by their likelihood ratios, and bet as they come."""
-        if not draws or self.worst is None or not self._is_composed:
+        if self.worst is None or not self._is_composed:
             return
         pairs, noise, end = pairs_of(*self.worst), fresh_noise(), time.monotonic() + self.seconds
         if not pairs:
@@ -421,43 +457,114 @@ class _Auditor:
         words = f"refuted after {stopped} transcripts of each" if stopped else "bets on the claim won nothing"
         yield Attack("sequential", f"{words} (wealth {wealth:.3g})", stopped is not None, runs=len(seen[0]))
 
-    def _bounded(
-        self, name: str, ours: Any, theirs: Any, releases: int | None = None, place: float | None = None
-    ) -> Attack:
-        claim, report = self.report.trade_off, self.report
-
-        def rated(error: float) -> Rates:
-            return Rates.of(ours, theirs, error) if place is None else Rates.at(ours, theirs, place, error)
-
-        rates = rated(1 - self.confidence)
-
-        def family(scale: float) -> TradeOff:
-            return trade_off(self.event(scale), report.delta, report.relation) if self._is_composed else claim
-
-        epsilon = lower_bound(
-            rates, family, lambda s: certify(self.event(s), report.delta, report.relation).epsilon
-        )
-        power = rates.power(claim, family(0.5), ALARM) if self._is_composed else None
+    def _bounded(self, name: str, ours: Any, theirs: Any, releases: int | None = None) -> Attack:
+        """Return what guesses prove: a score above zero says "ours"."""
+        claim, report, error = self.report.trade_off, self.report, 1 - self.confidence
+        rates, gain = Rates.of(ours, theirs, error), advantage(ours, theirs, error)
         of = "" if releases is None else f"of {releases} of {len(self.verdict.recording.questions)} answers "
         words = (
             f"true positives >= {rates.true_positive:.3f} at false positives <= {rates.false_positive:.3f} "
             f"{of}in {rates.draws} draws"
         )
-        plain = plain_bound(rates, report.delta)
-        refuted = rated(ALARM).refutes(claim)
-        return Attack(name, words, refuted, epsilon, plain, power, len(ours))
+        strict = Rates.of(ours, theirs, ALARM / 2)
+        refuted = strict.true_positive > claim.true_positive_rate(strict.false_positive)
+        refuted = refuted or advantage(ours, theirs, ALARM / 2) > claim.advantage
+        chance = power(claim, self._family(0.5), 2 * len(ours), ALARM / 2) if self._is_composed else None
+        known = (rates.false_positive, rates.true_positive)
+        epsilon = self._demonstrated(lambda curve: curve.advantage < gain)
+        return Attack(name, words, refuted, epsilon, rates.epsilon(report.delta), chance, known, len(ours))
 
-    def _black_box(self, draws: int, fits: int) -> Iterator[Attack]:
+    def _family(self, scale: float) -> TradeOff:
+        """Return the curve of the plan with its noise scaled; the claim's own where parts are not known."""
+        report = self.report
+        if not self._is_composed:
+            return report.trade_off
+        return trade_off(self.event(scale), report.delta, report.relation)
+
+    def _demonstrated(self, refuted: Callable[[TradeOff], bool]) -> float:
+        """Return the epsilon of the plan with the most noise whose curve is not refuted."""
+        report = self.report
+        return lower_bound(
+            lambda scale: refuted(self._family(scale)),
+            lambda scale: certify(self.event(scale), report.delta, report.relation).epsilon,
+        )
+
+    def _one_run(self, count: int) -> Iterator[Attack]:
+        """Put many canaries into one fit, each by a coin, and guess from its predictions which were there."""
+        if not isinstance(self.fit, BaseEstimator) or not hasattr(self.fit, "predict"):
+            return
+        records = one_each(self.fit, count)
+        away = fresh_noise().signs(count) < 0
+        run = play(self.runner(records), None, Absent(1, away.astype(int)), None)
+        if run.error is not None:
+            yield Attack("one run", f"{run.error.partition(':')[0]}: such canaries are refused", False)
+            return
+        (rows, targets), scores = records.parts, np.zeros(count)
+        for mine in (targets == one for one in np.unique(targets)):
+            beliefs = _belief(run.made, rows[mine], targets[mine][0])
+            scores[mine] = beliefs - np.median(beliefs)
+        surest = np.argsort(-np.abs(scores), kind="stable")  # who guesses on some only is right more often
+        guesses = [(int(np.sum((scores > 0)[some] != away[some])), len(some)) for some in
+                   (surest[: count // part] for part in (1, 3, 10))]  # fmt: skip
+        error = (1 - self.confidence) / len(guesses)
+
+        def refuted(curve: TradeOff, error: float = error) -> bool:
+            return any(one_run_refutes(curve, *guess, count, error) for guess in guesses)
+
+        words = ", ".join(f"{right} of {some}" for right, some in guesses)
+        plain = max(one_run_epsilon(*guess, count, self.report.delta, error) for guess in guesses)
+        wrong = refuted(self.report.trade_off, ALARM / len(guesses))
+        words = f"{words} guesses on {count} canaries of one fit were right"
+        yield Attack("one run", words, wrong, self._demonstrated(refuted), plain, runs=count)
+
+    def _black_box(self, fits: int) -> Iterator[Attack]:
         """Fit again and again on both neighbours, and guess from what is released which one it was."""
-        if not fits or self.sides is None:
+        if self.sides is None:
             return
         run, neighbour = self.sides
-        ours = [numbers_of(play(run, seed=None).made) for _ in range(fits)]
-        theirs = [numbers_of(play(neighbour.run, None, neighbour.absent, None).made) for _ in range(fits)]
-        if len({one.shape for one in (*ours, *theirs)}) > 1 or not ours[0].size:
+        if self.made_up:  # nobody else pulls: what a canary adds to each answer adds up in the last iterate
+            base = silence(self.records).changed(0, self.best or ())
+            run = self.runner(base)
+            neighbour = replace(neighbour, run=run, absent=Absent(0))
+        ours = [play(run, seed=None).made for _ in range(fits)]
+        theirs = [play(neighbour.run, None, neighbour.absent, None).made for _ in range(fits)]
+        numbers = [[numbers_of(made) for made in side] for side in (ours, theirs)]
+        if len({one.shape for side in numbers for one in side}) > 1 or not numbers[0][0].size:
             yield Attack("black box", "the released numbers have no fixed shape", False, runs=fits)
-        else:
-            yield self._bounded("black box", *guesses(np.array(ours), np.array(theirs)), place=0.0)
+            return
+        yield self._bounded("black box", *discriminate(np.array(numbers[0]), np.array(numbers[1])))
+        row, *rest = self.best or (None,)
+        if hasattr(ours[0], "predict") and isinstance(row, np.ndarray) and rest:
+            beliefs = [np.array([_belief(made, row[None], rest[0])[0] for made in s]) for s in (ours, theirs)]
+            yield self._bounded("membership, LiRA", *likelihood_ratios(*beliefs))
+            yield self._bounded("membership, quantile", *above_quantile(*beliefs))
+            yield self._attribute(ours[: fits // 2], row, rest[0], base if self.made_up else self.records)
+
+    def _attribute(self, ours: list[Any], row: Any, target: Any, records: Records) -> Attack:
+        """Guess the target of a record whose row is known; two targets are two units apart, or one."""
+        low, high = ends_of(self.records.parts[1])
+        run = self.runner(records.changed(0, (row, low if target == high else high)))
+        theirs = [play(run, seed=None).made for _ in ours]
+        scores = above_quantile(
+            *(np.array([_belief(m, row[None], target)[0] for m in s]) for s in (ours, theirs))
+        )
+        right, count = int(np.sum(scores[0] > 0) + np.sum(scores[1] <= 0)), 2 * len(scores[0])
+        steps, (epsilon, delta) = (
+            3 - self.report.relation.contributions,
+            (self.report.epsilon, self.report.delta),
+        )
+        group = worst_trade_off(steps * epsilon, delta * (1 + (steps - 1) * math.exp(min(epsilon, 500.0))))
+        words = f"the target was guessed in {right} of {count} fits"
+        refuted = 2 * least(right, count, ALARM) - 1 > group.advantage
+        return Attack("attribute", words, refuted, runs=len(ours))
+
+
+def _belief(made: Any, rows: Any, target: Any) -> Any:
+    """Return how much a model believes in a target at each row: log odds of a label, or what it predicts."""
+    if not hasattr(made, "predict_proba"):
+        return np.ravel(made.predict(rows)) * (1.0 if target > 0 else -1.0)
+    chances = made.predict_proba(rows)[:, list(made.classes_).index(target)]
+    return np.log(np.maximum(chances, 1e-300)) - np.log(np.maximum(1 - chances, 1e-300))
 
 
 def _reach(ours: Recording, theirs: Recording) -> float:

@@ -74,7 +74,7 @@ class Records:
         return (FAR * np.where(np.abs(waves) > (number % 3) / 3, waves, 0.0), *canary[1:])
 
 
-def made_up(model: Any, count: int = 200) -> Records:
+def crowd(model: Any, count: int = 200) -> Records:
     """Return records for an estimator: waves, tiny ones, and a crowd that pulls all one way.
 
     A record against the crowd is the worst one for most losses: its residual stays large.
@@ -83,13 +83,29 @@ def made_up(model: Any, count: int = 200) -> Records:
         raise AuditError("Expected data: records are made up for estimators of arrays only.")
     columns = getattr(model, "n_features_in_", 5)
     rows = np.cos(np.outer(np.arange(1, count + 1), np.arange(1, columns + 1)) * 1.618)
-    crowd = np.arange(count) > count // 10
-    rows[crowd], rows[1], rows[2] = FAR, TINY, 0.0
-    labels = getattr(model, "classes_", None) if getattr(model, "classes", None) is None else model.classes
-    labels = [0, 1] if labels is None and is_classifier(model) else labels
+    many = np.arange(count) > count // 10
+    rows[many], rows[1], rows[2] = FAR, TINY, 0.0
+    labels = _labels(model)
     if labels is None:
-        return Records((rows, np.where(crowd, 0.9, np.cos(3.0 * np.arange(count)))))
-    return Records((rows, np.where(crowd, labels[-1], np.resize(np.asarray(labels), count))))
+        return Records((rows, np.where(many, 0.9, np.cos(3.0 * np.arange(count)))))
+    return Records((rows, np.where(many, labels[-1], np.resize(np.asarray(labels), count))))
+
+
+def silence(records: Records) -> Records:
+    """Return as many records whose rows and numbers are zero."""
+    kept = (part if part is None or part.dtype.kind != "f" else np.zeros_like(part) for part in records.parts)
+    return replace(records, parts=tuple(kept))
+
+
+def one_each(model: Any, count: int) -> Records:
+    """Return canaries: each has a column of its own and one of two extreme targets, in turn."""
+    labels = [-FAR, FAR] if _labels(model) is None else [*_labels(model)]
+    return Records((FAR * np.eye(count), np.resize(np.asarray(labels)[[0, -1]], count)))
+
+
+def _labels(model: Any) -> Any:
+    known = getattr(model, "classes_", None) if getattr(model, "classes", None) is None else model.classes
+    return [0, 1] if known is None and is_classifier(model) else known
 
 
 def _count(part: Any) -> int:

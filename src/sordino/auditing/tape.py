@@ -155,7 +155,7 @@ class Tape:
         self.plans: list[Plan] = []
         self.trials: list[Plan] = []
         self.population: int | None = None  # that of the first plan: the absent unit is one of those
-        self.batch: int | None = None  # the unit that batches leave out now
+        self.batch: Any = None  # rows that batches leave out now
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Tape]:
@@ -197,7 +197,7 @@ class Listener:
         self._tape, self._plan, self._kind, self._left_out = tape, plan, type(inner).__name__, None
         if tape.absent is not None and inner.population == tape.population:
             found = without(inner, tape.absent)
-            self._left_out = tape.absent.unit if found is None else None
+            self._left_out = tape.absent.rows(inner.population) if found is None else None
             inner = inner if found is None else found
         self._inner = inner
         self._known: dict[str, Facts] = {}
@@ -290,7 +290,7 @@ def _drawn(original: Any, tape: Tape, self: Any, population: int, position: int,
     if left_out is None:
         return found
     rows = np.arange(population) if found is None else found
-    return rows[rows != left_out]
+    return rows[~np.isin(rows, left_out)]
 
 
 def _with_unit(rows: Any, unit: int | None, sampling: Any) -> Any:
@@ -304,22 +304,21 @@ def _shared(original: Any, tape: Tape, self: Any, sizes: Any, position: int, noi
     shares = original(self, sizes, position, tape.source(2, noise))
     if left_out is None:
         return shares
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    part = int(np.searchsorted(starts, left_out, side="right")) - 1
-    return [LessOne(s, left_out - int(starts[part])) if i == part else s for i, s in enumerate(shares)]
+    starts = np.cumsum([0, *sizes])
+    return [Fewer(share, left_out - start) for share, start in zip(shares, starts, strict=False)]
 
 
-@dataclass(frozen=True)
-class LessOne:
-    """One part's rows of a batch, all but one."""
+@dataclass(frozen=True, eq=False)
+class Fewer:
+    """One part's rows of a batch, without some."""
 
     share: Any
-    row: int
+    gone: Any
 
     def rows(self, count: int) -> Any:
         found = self.share.rows(count)
         rows = np.arange(count) if found is None else found
-        return rows[rows != self.row]
+        return rows[~np.isin(rows, self.gone)]
 
 
 # ------------- Exact answers as vectors whose distance a sensitivity bounds, whatever kind of answer it is
