@@ -88,7 +88,8 @@ subjects = {
 }
 other = X.copy()
 other[0] = 0.0
-print(json.dumps({n: [[f(rows, y) for _ in range(fits)] for rows in (X, other)] for n, f in subjects.items()}))
+sides = {n: [[f(rows, y) for _ in range(fits)] for rows in (X, other)] for n, f in subjects.items()}
+print(json.dumps(sides))
 """
 
 

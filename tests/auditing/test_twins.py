@@ -268,3 +268,48 @@ def test_validation_rows_in_training(monkeypatch):
 
     monkeypatch.setattr(PrivateSearchCV, "_split", everybody)
     assert "distance" in caught(search("replace-one"), (X, np.sign(Y)))
+
+
+# ---------------- The faulty mechanisms of dp-recorder (Cebere et al. 2026, arXiv 2602.17454), for a curator
+
+
+AGES = np.where(np.arange(60) == 7, 5.0, np.arange(60) % 3)
+
+
+def test_records_that_are_read_beside_the_mechanism():
+    def fit(values: Any) -> Any:
+        return sordino.mean(values, epsilon=2.0, bounds=(0.0, 9.0)), values.sum()
+
+    assert "state" in caught(fit, AGES)
+
+
+def test_levels_that_are_inferred_from_the_records():
+    def fit(values: Any) -> Any:
+        return sordino.count(values, epsilon=2.0, levels=np.unique(values[:3]).tolist())
+
+    assert {"sensitivity", "state"} <= caught(fit, AGES)
+
+
+def test_a_budget_that_is_spent_twice():
+    def fit(values: Any) -> Any:
+        first, second = (sordino.mean(values, epsilon=2.0, bounds=(0.0, 9.0)) for _ in range(2))
+        return float(first), second
+
+    assert "price" in caught(fit, AGES)
+
+
+@dataclass(frozen=True)
+class NoGuard(GlmGradient):
+    """Lets what is no number through."""
+
+    def evaluate(self, records: Any, params: Any) -> Any:
+        return super().evaluate(records, params) + 0.0 * records.targets.sum() * np.sum(records.matrix)
+
+
+def test_a_number_that_is_none(monkeypatch):
+    assert "sensitivity" in caught(asking(monkeypatch, NoGuard))
+
+
+def test_a_sensitivity_of_nothing(monkeypatch):
+    monkeypatch.setattr(GlmGradient, "sensitivity", lambda self, relation, params: 0.0)
+    assert "sensitivity" in caught(regression())

@@ -378,24 +378,22 @@ class _Auditor:
         recorded = play(run, forced=unit)
         verdict = Verdict(recorded, self.verdict.leaks, self.verdict.nearest)
         relation = recorded.plans[0].relation if recorded.plans else Relation.ADD_REMOVE
-        if canary is None or (relation is Relation.ADD_REMOVE and not recorded.trials):
-            neighbour = Neighbour(f"{name}, left out", run, gone)
-        else:
-            first = -canary[0] if isinstance(canary[0], np.ndarray) else canary[0]
-            ends = [(ends_of(part), entry) for part, entry in zip(base.parts[1:], canary[1:])]
-            other = (first, *(low if entry == high else high for (low, high), entry in ends))
-            changed = self.runner(self.records.changed(unit, other))
-            neighbour = Neighbour(f"{name}, replaced", changed, None, 3 - relation.contributions)
+        leaves = canary is None or (relation is Relation.ADD_REMOVE and not recorded.trials)
+        neighbours = [Neighbour(f"{name}, left out", run, gone)] if leaves else []
+        if canary is not None and (not leaves or self.reach < 0):  # what reads records beside a curator, too
+            changed = self.runner(self.records.changed(unit, self.records.opposite(canary)))
+            neighbours.append(Neighbour(f"{name}, replaced", changed, None, 3 - relation.contributions))
         rounding = self._rounding_of(recorded)
-        replayed = compared(verdict, neighbour, rounding, unit)
-        reach = _reach(recorded, replayed) / neighbour.steps
-        if reach > self.distance * (1 + rounding):
-            what = f"all answers moved by {reach:.4g} standard deviations, the report has {self.distance:.4g}"
-            self.verdict.leaks.append(Leak("distance", neighbour.name, what))
-        if reach > self.reach and recorded.error is None:
-            without = replayed if neighbour.absent else play(run, recorded, gone)
-            self.worst, self.sides = (recorded, replayed, without), (run, neighbour)
-            self.reach, self.best = reach, canary
+        for neighbour in neighbours:
+            replayed = compared(verdict, neighbour, rounding, unit)
+            reach = _reach(recorded, replayed) / neighbour.steps
+            if reach > self.distance * (1 + rounding):
+                what = f"all answers moved by {reach:.4g} standard deviations, not {self.distance:.4g}"
+                self.verdict.leaks.append(Leak("distance", neighbour.name, what))
+            if reach > self.reach and recorded.error is None:
+                without = replayed if neighbour.absent else play(run, recorded, gone)
+                self.worst, self.sides = (recorded, replayed, without), (run, neighbour)
+                self.reach, self.best = reach, canary
 
     def _rounding_of(self, recorded: Recording) -> float:
         """Return the rounding of sums in the precision of the answers: single where one of them is."""

@@ -65,6 +65,17 @@ class Records:
             for side, word in ((1, "high"), (0, "low"))[: 2 if rest and rest[0] is not None else 1]:
                 yield f"{name}, target {word}" if rest else name, (row, *(end[side] for end in ends))
 
+    def opposite(self, canary: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the record that is most at odds with a canary."""
+        first, *rest = canary
+        if isinstance(first, np.ndarray):
+            row: Any = -first
+        elif isinstance(first, dict):
+            row = {name: _other_end(self.parts[0][name], value) for name, value in first.items()}
+        else:
+            row = _other_end(self.parts[0], first)
+        return row, *(_other_end(part, entry) for part, entry in zip(self.parts[1:], rest, strict=True))
+
     def turned(self, canary: tuple[Any, ...], number: int) -> tuple[Any, ...]:
         """Return a canary whose row points elsewhere: one of a list of directions that never ends."""
         row = canary[0]
@@ -157,6 +168,11 @@ def _rows(part: Any, other: int) -> Iterator[tuple[str, Any]]:
     yield "huge", HUGE * signs
     yield "tiny", TINY * signs
     yield "zero", 0.0 * signs
+
+
+def _other_end(part: Any, value: Any) -> Any:
+    low, high = ends_of(part)
+    return low if value == high else high
 
 
 def ends_of(part: Any) -> tuple[Any, Any]:
