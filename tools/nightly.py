@@ -49,12 +49,14 @@ def steps(day: int, workers: int) -> list[Step]:
     shard = f"{(day - 1) % SHARDS + 1}/{SHARDS}"
     return [
         Step("fuzz", 0.10, (python, "tools/fuzz.py", "--cases", "1000000", "--jobs", str(workers))),
-        Step("long tests", 0.35, (*test, "-m", "long", "--deselect", "tests/hostile/test_sabotages.py")),
+        Step("audit", 0.15, (python, "tools/audit.py", "--fits", "0")),
+        Step("outside tests", 0.05, (python, "-m", "benchmarks.outside", "--make")),
+        Step("long tests", 0.25, (*test, "-m", "long", "--deselect", "tests/hostile/test_sabotages.py")),
         Step("sabotages", 0.15, (*test, "tests/hostile/test_sabotages.py")),
-        Step("mutants", 0.20, (python, "tools/mutate.py", "--jobs", str(workers), "--shard", shard)),
+        Step("mutants", 0.15, (python, "tools/mutate.py", "--jobs", str(workers), "--shard", shard)),
         Step(
             "pages",
-            0.10,
+            0.05,
             (python, "-m", "sphinx", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html"),
         ),
         Step("guard", 0.10, (python, "-m", "benchmarks.guard")),

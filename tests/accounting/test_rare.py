@@ -1,4 +1,7 @@
-"""What is told with a small probability takes that off delta."""
+"""What is told with a small probability takes that off delta.
+
+The proofs: docs/proofs.md.
+"""
 
 import math
 

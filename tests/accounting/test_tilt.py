@@ -1,4 +1,7 @@
-"""Noise inside an objective: no true loss exceeds the law it is charged for."""
+"""Noise inside an objective: no true loss exceeds the law it is charged for.
+
+The proofs: docs/proofs.md.
+"""
 
 import itertools
 import math

@@ -1,4 +1,7 @@
-"""An audit of honest fits: what it demonstrates, what it says, and what it may not do."""
+"""An audit of honest fits: what it demonstrates, what it says, and what it may not do.
+
+The proofs: docs/proofs.md.
+"""
 
 import importlib
 import json

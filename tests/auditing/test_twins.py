@@ -1,6 +1,7 @@
 """Broken twins of honest fits: an audit alone catches each, and says by which name.
 
-Everything here is caught for certain (replay) or with the power that the audit itself states.
+Everything here is caught for certain (replay) or with the power that the audit itself states. The
+proofs of what honest ones do: docs/proofs.md.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""Exact noise: draws agree bit for bit with slow samplers from the proof, and low bits tell nothing."""
+"""Exact noise: draws agree bit for bit with slow samplers from the proof, and low bits tell nothing.
+
+The proofs: docs/proofs.md.
+"""
 
 import itertools
 import math
