@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,13 @@ def _network(epsilon: float, batch: int) -> Any:
     )
 
 
-def bars(seconds: float, draws: int, fits: int) -> Iterator[tuple[str, Any, float]]:
+def bars(only: str, **how: Any) -> Iterator[tuple[str, Any, float]]:
     """Yield audits of common fits at the claims 1, 2 and 4."""
     X = np.random.default_rng(0).normal(size=(200, 4))
-    for name, make in BARS.items():
-        for epsilon in (1.0, 2.0, 4.0):
-            begin, data = time.monotonic(), X if name == "mean" else None
-            found = sordino.audit(make(epsilon), data, seconds=seconds, draws=draws, fits=fits)
-            yield f"{name}, epsilon {epsilon:g}", found, time.monotonic() - begin
+    for name, epsilon in product(BARS, (1.0, 2.0, 4.0)):
+        title, begin, data = f"{name}, epsilon {epsilon:g}", time.monotonic(), X if name == "mean" else None
+        if only in title:
+            yield title, sordino.audit(BARS[name](epsilon), data, **how), time.monotonic() - begin
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,14 +98,20 @@ def page(text: str) -> str:
     """Return the page on audits with the table of the bars that were kept."""
     kept = json.loads(KEPT.read_text("utf-8"))
     rows = [
-        "| fit | claimed | shown | share | power at half the noise | seconds |",
-        "|---|---|---|---|---|---|",
+        "| fit | claimed | white box | share | one run | outputs | power at half the noise | seconds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, one in kept.items():
+        best: dict[str, float] = {}
+        for a in one["attacks"]:
+            kind = a["name"] if a["name"] in ("white box", "one run") else "outputs"
+            best[kind] = max(best.get(kind, 0.0), a["epsilon"] or 0.0)
         power = max(a["power"] for a in one["attacks"] if a["power"] is not None)
         seconds = sum(a["seconds"] for a in one["attacks"] if a["name"] != "sequential")
-        numbers = one["epsilon"], one["lower"], one["lower"] / one["epsilon"], power
-        rows.append(f"| {' | '.join([name, *(f'{number:.2f}' for number in numbers), f'{seconds:.0f}'])} |")
+        others = [f"{best[kind]:.2f}" if best.get(kind) else "" for kind in ("one run", "outputs")]
+        share = f"{best['white box'] / one['epsilon']:.2f}"
+        cells = [name, f"{one['epsilon']:.2f}", f"{best['white box']:.2f}", share, *others, f"{power:.2f}"]
+        rows.append(f"| {' | '.join([*cells, f'{seconds:.0f}'])} |")
     before, _, rest = text.partition(START)
     return "\n".join([before + START, "", *rows, "", END]) + rest.partition(END)[2]
 
@@ -119,6 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--seconds", type=float, default=1.0)
     options.add_argument("--draws", type=int, default=2_000)
     options.add_argument("--fits", type=int, default=0)
+    options.add_argument("--canaries", type=int, default=0)
     options.add_argument("--json", type=Path)
     options.add_argument("--page", action="store_true", help="write the kept bars into the page on audits")
     chosen = options.parse_args(arguments)
@@ -128,7 +135,8 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     print(HEAD, flush=True)
     found: dict[str, Any] = {}
-    made, bad = bars(chosen.seconds, chosen.draws, chosen.fits) if chosen.bars else _all(chosen), 0
+    how = {name: getattr(chosen, name) for name in ("seconds", "draws", "fits", "canaries")}
+    made, bad = bars(chosen.only, **how) if chosen.bars else _all(chosen, how), 0
     for name, one, seconds in made:
         if isinstance(one, str):
             print(f"{name[:58]:58} not audited: {one}", flush=True)
@@ -136,18 +144,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(line(name, one, seconds), flush=True)
         found[name], bad = one.to_dict(), bad + one.refuted
     if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+        kept = json.loads(chosen.json.read_text("utf-8")) if chosen.only and chosen.json.exists() else {}
+        chosen.json.write_text(json.dumps({**kept, **found}, indent=1) + "\n", "utf-8")
     print(f"{len(found)} audited, {bad} refuted")
     return int(bad > 0)
 
 
-def _all(chosen: Any) -> Iterator[tuple[str, Any, float]]:
+def _all(chosen: Any, how: dict[str, Any]) -> Iterator[tuple[str, Any, float]]:
     for row, relation in rows(chosen.epsilon):
         if chosen.only not in row.name:
             continue
         begin = time.monotonic()
         try:
-            how = {"seconds": chosen.seconds, "draws": chosen.draws, "fits": chosen.fits}
             one: Any = attacked(row, relation, **how)
         except SordinoError as error:
             one = f"{type(error).__name__}: {error}"
