@@ -239,9 +239,10 @@ CHECKS: dict[str, Callable[[Path], list[Row] | None]] = {
 def page(text: str) -> str:
     """Return the page on audits with the table that was kept."""
     kept = json.loads(KEPT.read_text("utf-8"))
-    lines = ["| tool | what | theirs | bound | |", "|---|---|---|---|---|"]
+    lines = ["| tool | what | theirs | ours, or the bound | |", "|---|---|---|---|---|"]
     for one in kept["rows"]:
         said = "above" if one["theirs"] > one["bound"] else "within"
+        said = "agrees" if one["tool"] == "riskcal" else said
         said = said if one["holds"] else f"**{said}**"
         lines.append(f"| {one['tool']} | {one['what']} | {one['theirs']:.4g} | {one['bound']:.4g} | {said} |")
     versions = ", ".join(name.replace("==", " ") for names in TOOLS.values() for name in names)

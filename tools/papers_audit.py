@@ -72,10 +72,12 @@ def ratios(event: Any, noise: NoiseSource) -> tuple[Any, Any]:
 def _sampled(one: Any, count: int, sign: float, draws: int, noise: NoiseSource) -> Any:
     """Return the summed log ratios of answers on Poisson batches."""
     rate, z, total = one.sampling_probability, one.event.noise_multiplier, np.zeros(draws)
-    for _ in range(count):
-        x = z * noise.normal(draws) + sign * (noise.random(draws) < rate)
+    block = max(1, 200_000 // draws)
+    for start in range(0, count, block):
+        shape = (min(block, count - start), draws)
+        x = z * noise.normal(shape) + sign * (noise.random(shape) < rate)
         logs = [np.log1p(rate * np.expm1((2 * x * s - 1) / (2 * z * z))) for s in (1.0, -1.0)]
-        total += logs[0] - logs[1]
+        total += np.sum(logs[0] - logs[1], axis=0)
     return total
 
 
