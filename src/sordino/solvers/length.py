@@ -202,7 +202,7 @@ class Descended:
     def ratio(self) -> float:
         """The signal that is expected in a coordinate, over its noise."""
         last = self.legs[-1].descent
-        signal = _NUMBERS_SIGNAL if self.gradient.loss.targets == "numbers" else _LABELS_SIGNAL
+        signal = _NUMBERS_SIGNAL if self.gradient.loss.targets == "numbers" else _LABELS_SIGNAL * self.telling
         return signal * math.sqrt(len(last.taken)) / max(last.noise.std, 1e-12)
 
     def spread(self, few: float) -> Floats:
