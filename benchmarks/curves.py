@@ -6,6 +6,8 @@ Commands::
     python -m benchmarks.curves --epsilon .3 1 4 --rows 1000 0 --only SLID OFP
     python -m benchmarks.curves --made --first 100           # made designs, by seeds from this one on
     python -m benchmarks.curves --speed                      # CPU seconds, 50,000 rows x 12 columns
+    python -m benchmarks.curves --neural                     # networks with defaults beside lines and ours
+    python -m benchmarks.curves --neural --triple            # three columns of a made table act together
 
 Seven tenths of each table are learned from and the others judge; splits are seeded by the repeat, noise is
 fresh. Adult has a test part of its own. R2 for numbers, area under the curve for labels; boosted trees are
@@ -210,6 +212,40 @@ class Boosted:
         return self.model.score(self.rows(features), y)
 
 
+def triple(rows: int = 80_000) -> tuple[pd.DataFrame, Schema]:
+    """Return a made table of five numbers, three of which act only together."""
+    public = np.random.default_rng(3)
+    U = public.uniform(size=(rows, 5))
+    s = 2 * U - 1
+    table = pd.DataFrame(U, columns=[f"u{i}" for i in range(5)])
+    score = U[:, 0] + np.sin(3 * U[:, 1]) + 2 * s[:, 2] * s[:, 3] + 3 * np.sign(s[:, 0] * s[:, 1]) * s[:, 4]
+    schema = Schema(
+        [*numbers(**dict.fromkeys(table.columns, (0.0, 1.0))), Target("y", "number", low=-6, high=8)]
+    )
+    return table.assign(y=score + 0.3 * public.normal(size=rows)), schema
+
+
+def neural(name: str, found: tuple[pd.DataFrame, Schema], epsilon: float, rows: int, repeats: int) -> None:
+    """Print the scores of straight lines, our linear model and a network, all with defaults."""
+    from sordino.nn import NeuralClassifier, NeuralRegressor
+
+    table, schema = found
+    number = schema.target.kind == "number"
+    linear, network = (
+        (LinearRegression, NeuralRegressor) if number else (LogisticRegression, NeuralClassifier)
+    )
+    scores = []
+    for repeat in range(repeats):
+        train, test = parts(name, table, repeat, rows)
+        models = [linear(epsilon, 1e-6, schema=schema, **KINDS[kind]) for kind in ("lines", "ours")]
+        models.append(network(epsilon, 1e-6, schema=schema, random_state=repeat))
+        scores.append([score(model.fit(train), test, schema)[0] for model in models])
+    lines, ours, net = np.mean(scores, axis=0)
+    gap = np.std(np.subtract(*np.transpose(scores)[1:]), ddof=repeats > 1) / repeats**0.5
+    print(f"{name}, {len(train)} rows, epsilon {epsilon:g}: lines {lines:.3f}, ours {ours:.3f}, network "
+          f"{net:.3f}, below ours by {ours - net:.3f} +- {gap:.3f}", flush=True)  # fmt: skip
+
+
 def compare(name: str, found: tuple[pd.DataFrame, Schema], epsilon: float, rows: int, repeats: int) -> dict:
     """Return mean and standard error of each kind of model on one table."""
     table, schema = found
@@ -281,6 +317,8 @@ def main() -> None:
     parser.add_argument("--made", action="store_true")
     parser.add_argument("--first", type=int, default=0, help="seed of the first made design")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--neural", action="store_true")
+    parser.add_argument("--triple", action="store_true")
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -290,12 +328,18 @@ def main() -> None:
     rows = []
     seeds = range(chosen.first, chosen.first + 8)
     found = {f"made {seed}": seed for seed in seeds} if chosen.made else dict.fromkeys(chosen.only)
+    found = {"three together": -1} if chosen.triple else found
     for name, seed in found.items():
-        data = read(name) if seed is None else made(seed)
+        data = read(name) if seed is None else made(seed) if seed >= 0 else triple()
         for count in chosen.rows:
             for epsilon in chosen.epsilon:
+                if chosen.neural:
+                    neural(name, data, epsilon, count, chosen.repeats)
+                    continue
                 rows.append(compare(name, data, epsilon, count, chosen.repeats))
                 print(shown(rows[-1]), flush=True)
+    if chosen.neural:
+        return None
     regrets = [row["regret"] for row in rows]
     print(f"mean regret {np.mean(regrets):.4f}, worst {max(regrets):.4f}")
     if chosen.write:

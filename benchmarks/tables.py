@@ -5,6 +5,7 @@ Commands::
     python -m benchmarks.tables                    # encoding, 100,000 rows
     python -m benchmarks.tables --rows 1000000     # the size of the bar
     python -m benchmarks.tables --adult            # declared and learned schemas, 5 fits each
+    python -m benchmarks.tables --peers            # DP-EBM, private forests, boosted trees, ours: one run
     python -m benchmarks.tables --choose           # knots on the donor and KDD Cup tables, not on Adult
 
 Adult is read from `SORDINO_DATA`. The bars: encoding in at most 3 times the time of pandas' read_csv of the
@@ -16,10 +17,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import statistics
+import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +129,53 @@ def translated(schema: object, knots: int) -> Schema:
     )
 
 
+def facts_of(schema: Schema) -> dict[str, object]:
+    """Return what peers are told of a table: the same declarations as ours."""
+    target = schema.target
+    return {
+        "numbers": {c.name: (c.low, c.high) for c in schema.features if isinstance(c, Number)},
+        "levels": {c.name: list(c.levels) for c in schema.features if not isinstance(c, Number)},
+        "target": target.name,
+        "target_bounds": (target.low, target.high),
+        "labels": [str(level) for level in target.levels or ()],
+    }
+
+
+def peers(names: list[str], epsilon: float, repeats: int, python: str) -> None:
+    """Print plain linear, ours, networks, peers and boosted trees without privacy on the same splits."""
+    from benchmarks import curves
+    from sordino import LinearRegression
+    from sordino.nn import NeuralClassifier, NeuralRegressor
+
+    warnings.simplefilter("ignore")
+    for name in names or [*curves.CHOSEN, *curves.JUDGES, "Adult"]:
+        table, schema = curves.read(name)
+        number, found = schema.target.kind == "number", {}
+        linear, network = (
+            (LinearRegression, NeuralRegressor) if number else (LogisticRegression, NeuralClassifier)
+        )
+        for repeat in range(repeats):
+            train, test = curves.parts(name, table, repeat, 0)
+            models = {
+                "plain linear": linear(epsilon, 1e-6, schema=schema, knots=1, pairs=False),
+                "ours": linear(epsilon, 1e-6, schema=schema),
+                "our network": network(epsilon, 1e-6, schema=schema, random_state=repeat),
+                "boosted trees, not private": curves.Boosted(schema),
+            }
+            for kind, model in models.items():
+                found.setdefault(kind, []).append(curves.score(model.fit(train), test, schema)[0])
+            with tempfile.TemporaryDirectory() as folder:
+                for part, rows in (("train", train), ("test", test)):
+                    rows.to_csv(Path(folder) / f"{part}.csv", index=False)
+                (Path(folder) / "facts.json").write_text(json.dumps(facts_of(schema)))
+                for peer in ("dp-ebm", "forest")[: 1 if number else 2]:
+                    worker = Path(__file__).with_name("table_worker.py")
+                    call = [python, worker, folder, peer, str(epsilon), "1e-6", str(repeat)]
+                    said = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+                    found.setdefault(peer, []).append(float(said.split()[-1]))
+        print(f"{name}: " + ", ".join(f"{kind} {np.mean(v):.3f}" for kind, v in found.items()), flush=True)
+
+
 def mixed(rows: int) -> pd.DataFrame:
     """Make a table of 6 numbers and 8 categories that looks like Adult, by drawing its rows again."""
     table = adult("data").drop(columns="income")
@@ -176,12 +227,18 @@ def main() -> None:
     parser.add_argument("--adult", action="store_true")
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--python", default=".venv-peers/bin/python", help="of the peers' environment")
     chosen = parser.parse_args()
     describe()
     if chosen.adult:
         accuracy(chosen.repeats)
     elif chosen.choose:
         choose(chosen.repeats)
+    elif chosen.peers:
+        peers(chosen.only, chosen.epsilon, chosen.repeats, chosen.python)
     else:
         speed(chosen.rows)
 

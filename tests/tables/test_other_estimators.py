@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from tests.tables.helpers import SCHEMA, hospital
@@ -16,7 +17,7 @@ from sordino import (
     Schema,
     TableEncoder,
 )
-from sordino.errors import InvalidInputError, SchemaError
+from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
 from sordino.report import report_html
 from sordino.tables import Ignored, Person, Target, Text
 
@@ -52,6 +53,15 @@ def fitted(request):
 
 
 def test_a_table_is_fitted_and_answered_through_the_same_map(fitted):
+    if hasattr(fitted, "module_"):  # a network that corrects a linear model of the encoded rows
+        rows = fitted.encoder_.transform(LATER)
+        rows = rows.toarray() if hasattr(rows, "toarray") else rows
+        margins = rows @ fitted.coef_.T + fitted.intercept_
+        margins = np.column_stack([-0.5 * margins, 0.5 * margins]) if hasattr(fitted, "classes_") else margins
+        inputs = np.column_stack([margins, rows[:, fitted.encoder_.alone]])
+        outputs = fitted.module_(torch.from_numpy(inputs).float()).detach().double().numpy()
+        assert np.allclose(fitted._outputs(LATER), outputs, atol=1e-5)
+        return
     encoded = TableEncoder(fitted.schema, sparse_output=False).fit_transform(LATER)
     alone = clone(fitted)
     vars(alone).update({name: value for name, value in vars(fitted).items() if name != "encoder_"})
@@ -163,3 +173,23 @@ def test_components_of_a_table_feed_a_model_in_a_pipeline():
     pipeline = make_pipeline(axes, last).fit(TABLE, TABLE["ill"])
     assert sordino.pipeline_privacy(pipeline).is_private
     assert pipeline.score(LATER, LATER["ill"]) > 0.8
+
+
+def test_a_network_corrects_a_linear_model_within_one_budget():
+    ask = nn.NeuralClassifier(1.0, 1e-5, schema=SCHEMA, max_iter=5, random_state=0).fit(TABLE)
+    assert 0.97 < ask.privacy_.epsilon <= 1.0
+    names = [release.name for release in ask.privacy_.releases]
+    assert names[-1] == "gradient"
+    assert len(names) > 1
+    assert sum("linear model" in note or "network" in note for note in ask.privacy_.notes) == 2
+
+
+def test_a_network_books_both_runs_or_none(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", BudgetPolicy(epsilon=1.0, delta=1e-4))
+    booked = {"ledger": ledger, "dataset_id": "ward", "schema": SCHEMA, "max_iter": 5}
+    with pytest.raises(BudgetExceededError, match="Nothing was booked"):
+        nn.NeuralClassifier(1.5, 1e-5, **booked).fit(TABLE)
+    assert not ledger.history("ward")
+    nn.NeuralClassifier(0.8, 1e-5, **booked).fit(TABLE)
+    assert [entry.status.value for entry in ledger.history("ward")] == ["settled", "settled"]

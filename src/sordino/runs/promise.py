@@ -18,11 +18,13 @@ from typing import Any, Self
 from dp_accounting import dp_event as dp
 
 from sordino.accounting import Certificate, calibrate, canonical, certify
+from sordino.accounting.calibration import solve_scale
 from sordino.accounting.conversions import check_delta, check_epsilon, default_delta
 from sordino.accounting.leaves import flatten, gaussian_mu
 from sordino.accounting.risk import Risk, calibrate_to_risk
 from sordino.accounting.trade_off import trade_off
 from sordino.errors import (
+    BudgetExceededError,
     CalibrationError,
     InvalidInputError,
     NotPrivateWarning,
@@ -33,6 +35,7 @@ from sordino.errors import (
     levels_to_the_caller,
 )
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, Relation, check_offer
+from sordino.kernel.events import composed
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import FilterMode, Ledger, Reservation
 from sordino.ledger.ledger import Ending
@@ -108,6 +111,37 @@ class Ask:
         if self.risk is None:
             return calibrate(plan, self.epsilon, self.delta)
         return calibrate_to_risk(plan, self.risk, self.delta, self._before())
+
+    def left_after(self, spent: Plan, plan: Plan) -> float:
+        """Return the epsilon of a plan that is within this budget together with one that is calibrated.
+
+        **Privacy.** A function of public numbers; the promise of that plan, and the report of both, certify.
+        """
+        if math.isinf(self.epsilon):
+            return math.inf
+        before = spent.event()
+
+        def event(scale: float) -> dp.DpEvent:
+            return composed([before, plan.at(scale).event()])
+
+        scale = solve_scale(event, self.epsilon, self.delta, plan.relation)
+        return certify(plan.at(scale).event(), self.delta, plan.relation).epsilon
+
+    def require_left(self, added: float) -> None:
+        """Refuse two runs before the first is booked where the ledger could not take both.
+
+        ``added`` is the sum of their epsilons, which counts where a ledger adds them up plainly.
+        """
+        book = self.open_ledger()
+        if book is None or self.dataset_id is None:
+            return
+        adds = book.spent(self.dataset_id).mode is FilterMode.BASIC
+        left, needed = book.remaining(self.dataset_id).epsilon, added if adds else self.epsilon
+        if left < 0.99 * needed:
+            raise BudgetExceededError(
+                f"The two runs of this fit need epsilon = {needed:.3g} of {self.dataset_id!r}, left are "
+                f"{left:.3g}. Nothing was booked. Ask for a smaller epsilon."
+            )
 
     def _before(self) -> tuple[float, float]:
         """Return epsilon and delta of what was paid before, in all."""

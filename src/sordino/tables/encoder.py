@@ -185,6 +185,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return [*named.values(), *(PairBlock(named[a], named[b], weight) for a, b in basis.pairs), *words]
 
     @property
+    def alone(self) -> NDArray[np.intp]:
+        """Which encoded columns stand for single columns of the table, not for pairs."""
+        paired = [isinstance(block, PairBlock) for block in self.blocks() for _ in block.origins]
+        return np.flatnonzero(~np.array(paired))
+
+    @property
     def origins(self) -> list[Origin]:
         """For each encoded column, the column it comes from and what of it."""
         return [origin for block in self.blocks() for origin in block.origins]
