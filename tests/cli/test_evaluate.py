@@ -70,3 +70,14 @@ def test_a_score_has_the_relation_of_its_budget(model, folder):
     assert "replace-one" in typed("evaluate", model, *words, code=5)
     found = typed_json("evaluate", model, *words, "--relation", "replace-one")
     assert found["privacy"]["relation"] == "replace-one"
+
+
+def test_a_second_metric_is_refused_before_anything_is_paid(model, booked, folder):
+    words = ("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked)
+    assert "--metric is given 2 times" in typed(*words, "--metric", "accuracy", "--scoring", "auc", code=2)
+    with sordino.Ledger.open(folder / "budget.db") as ledger:
+        assert len(ledger.history("people")) == 1
+    (folder / "run.toml").write_text('metric = "auc"\n', "utf-8")
+    public = ("evaluate", model, "people.csv", "--target", "y", "--public", "--config", "run.toml")
+    assert typed_json(*public)["metric"] == "auc"
+    assert typed_json(*public, "--metric", "log_loss")["metric"] == "log_loss"

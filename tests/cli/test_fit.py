@@ -337,6 +337,16 @@ def test_a_model_that_is_paid_for_is_not_lost_with_its_folder(folder, monkeypatc
     assert sordino.load(rescued).epsilon == 2.0
 
 
+def test_a_model_that_nothing_can_hold_is_not_said_to_be_saved(folder, monkeypatch):
+    def full(self, path, **about):
+        raise sordino.errors.ModelFileError(f"{path} cannot be written.")
+
+    monkeypatch.setattr(sordino.LogisticRegression, "save", full)
+    said = typed("fit", "people.csv", *FIT, "--output", "m.sordino", code=6)
+    assert "was saved" not in said
+    assert "it is lost" in said
+
+
 def test_a_parameter_that_cannot_be_saved_is_refused_before_the_fit(folder, booked):
     words = ("fit", "people.csv", *FIT, *booked, "--output", "m.sordino")
     assert "datetime.date" in typed(*words, "--set", "solver_options={a = 2020-01-01}", code=1)

@@ -1,6 +1,7 @@
 """`sordino schema`: draft, show, check, learn, and then a fit from a CSV file."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,32 @@ def test_a_guarantee_for_persons_has_no_empty_column_of_noise(folder):
     typed(*visits("2021-12-24"))
     assert all(entry["two sigma"] is None for entry in typed_json("inspect", "v.sordino")["coefficients"])
     assert "two sigma" not in typed("inspect", "v.sordino")
+
+
+def test_what_to_type_next_is_quoted_and_books_where_learning_was_booked(folder):
+    table = pd.read_csv("people.csv").assign(dose=lambda rows: rows["dose"] * 1e14)
+    table.to_csv("our people.csv", index=False, decimal=",", sep=";")
+    typed("schema", "draft", "our people.csv", *KINDS, "--decimal", ",", "--output", "our blank.toml")
+    how = ("--decimal", ",", *BOOKED)
+    asked = typed("schema", "check", "our blank.toml", "our people.csv", *how, code=3)
+    assert "sordino schema learn 'our blank.toml' 'our people.csv' --decimal , --ledger budget.db" in asked
+    words = (
+        "schema",
+        "learn",
+        "our blank.toml",
+        "our people.csv",
+        *how,
+        "--epsilon",
+        1,
+        "--output",
+        "s 1.toml",
+    )
+    said = typed(*words)
+    assert "Note: column 'dose': not learned: values beyond 1.1e+12; declare low and high" in said
+    (line,) = (line for line in said.splitlines() if line.startswith("Next: "))
+    next_words = shlex.split(line.removeprefix("Next: sordino "))
+    assert next_words[:4] == ["fit", "our people.csv", "--schema", "s 1.toml"]
+    for option, value in (("--decimal", ","), ("--ledger", "budget.db"), ("--dataset", "people")):
+        assert next_words[next_words.index(option) + 1] == value
+    hint = typed("schema", "check", "no such.toml", code=3)
+    assert "'no such.toml'" in hint

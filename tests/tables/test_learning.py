@@ -118,6 +118,32 @@ def test_a_column_of_one_value_gets_bounds_around_it():
         assert column.low < value < column.high
 
 
+@pytest.mark.parametrize("unit", [1e-11, 1e-9, 1.0, 1e11])
+def test_bounds_follow_the_unit(unit):
+    table = {"x": public_generator(0).uniform(1.0, 5.0, 3000) * unit}
+    column = learn_schema(Schema([Number("x")]), table, epsilon=2.0).schema.columns[0]
+    assert 0.9 * unit < column.low < 1.2 * unit < 4.7 * unit < column.high < 5.3 * unit
+    assert "declare" not in column.source
+
+
+def test_beyond_the_last_cell_a_column_stays_blank_and_an_end_says_so():
+    public = public_generator(0)
+    table = {
+        "far": public.uniform(1e14, 1.0001e14, 3000),
+        "below": public.uniform(-1e14, -1e13, 3000),
+        "wide": np.where(public.uniform(size=3000) < 0.5, 1.0, 1e14),
+        "tiny": public.uniform(1e-15, 5e-15, 3000),
+    }
+    found = learn_schema(Schema([Number(name) for name in table]), table, epsilon=4.0).schema
+    far, below, wide, tiny = found.columns
+    assert found.unknown == (far, below)
+    for column in found.columns:
+        assert "declare low and high, or change the unit" in column.source
+    assert wide.low < 1.1
+    assert wide.high == 1.1e12
+    assert (tiny.low, tiny.high) == (-0.5, 0.5)
+
+
 def test_learning_and_fitting_are_booked_on_the_same_budget(tmp_path):
     table = people()
     with Ledger.open(tmp_path / "l.db", create=True) as book:

@@ -78,7 +78,12 @@ def predict(
 @shared.DATA
 @shared.TARGET
 @click.option(
-    "--metric", "--scoring", "metric", type=shared.METRIC, help="Else accuracy of classes, r2 of numbers."
+    "--metric",
+    "--scoring",
+    "metric",
+    cls=shared.Once,
+    type=shared.METRIC,
+    help="Else accuracy of classes, r2 of numbers.",
 )
 @click.option(
     "--bounds", metavar="LOW,HIGH", help="Of targets that are numbers, with noise; else the model's own."

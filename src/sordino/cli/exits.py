@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -76,6 +77,7 @@ def next_command(error: errors.SordinoError, context: click.Context | None) -> s
         from sordino.ledger.address import hidden
 
         words["ledger"] = hidden(words["ledger"])
+    words = {name: value if name == "command" else shlex.quote(value) for name, value in words.items()}
     hints = (text for kind, text in _NEXT if isinstance(error, kind))
     known = (text for text in hints if set(re.findall(r"{(\w+)}", text)) <= set(words))
     return f"\nNext: sordino {next(known).format(**words)}"

@@ -116,7 +116,12 @@ def fit(data: str, **chosen: Any) -> None:
 @click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
 @click.option("--validation", type=float, help="Share of records that judge; by a rule where it is not set.")
 @click.option(
-    "--metric", "--scoring", "scoring", type=shared.METRIC, help="A mean over records; else accuracy or mse."
+    "--metric",
+    "--scoring",
+    "scoring",
+    cls=shared.Once,
+    type=shared.METRIC,
+    help="A mean over records; else accuracy or mse.",
 )
 @RESULT
 def tune(
@@ -249,7 +254,7 @@ class Delivery:
                 score = f"noisy score: {found['noisy score']:.4g}"
                 click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
             shared.tell_unbooked(budget)
-            click.echo(f"Saved to {output}. Next: sordino inspect {output}")
+            click.echo(f"Saved to {output}. Next: {shared.command_line('inspect', output)}")
         if self.report is not None:
             write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
 
@@ -264,8 +269,12 @@ def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
         return Path(model.save(output, about={"run": run}))
     except ModelFileError as error:
         rescue = Path(tempfile.mkdtemp(prefix="sordino-")) / output.name
-        click.echo(f"Note: {error} The model is paid for, so it was saved to {rescue}.", err=True)
-        return Path(model.save(rescue, about={"run": run}))
+        try:
+            saved = Path(model.save(rescue, about={"run": run}))
+        except ModelFileError as other:
+            raise ModelFileError(f"{error} {other} The model is paid for, and it is lost.") from other
+        click.echo(f"Note: {error} The model is paid for, so it was saved to {saved}.", err=True)
+        return saved
 
 
 @click.command()

@@ -112,7 +112,7 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     from sordino.tables import value_shares
     from sordino.tables.files import read_names
 
-    found = Schema.read(schema)
+    found, said = Schema.read(schema), {key: value for key, value in how.items() if key != "epsilon"}
     file = None if data is None else shared.data_file(data, how)
     if file is not None and file.header:
         found.check_names(read_names(file))
@@ -132,7 +132,8 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     if found.unknown:
         blank = ", ".join(f"{column.name} ({column.unknown})" for column in found.unknown)
         place = f"{schema.stem}-learned.toml"
-        pay = f"sordino schema learn {schema} {data or 'DATA'} --epsilon 0.5 --output {place}"
+        asked = {**said, "epsilon": 0.5, "output": place}
+        pay = shared.command_line("schema", "learn", schema, data or "DATA", **asked)
         raise SchemaError(f"Not declared yet: {blank}. Fill in the blanks, or pay for them: {pay}")
     if not as_json:
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
@@ -161,19 +162,25 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     from sordino.cli.rows import table
     from sordino.tables import learn_schema
     from sordino.tables.files import replace_file
+    from sordino.tables.learning import REMEDY
 
     shared.require_writable(force, output)
+    said = {key: value for key, value in how.items() if key not in ("epsilon", "delta")}
     budget, blank = shared.take_budget(how), Schema.read(schema)
     records = table(shared.data_file(data, how), blank, target=blank.target is not None)
     found, report = learn_schema(blank, records, **budget, tell=lambda words: click.echo(words, err=True))
     replace_file(output, found.to_toml().encode())
+    for column in found.columns:
+        if REMEDY in (source := getattr(column, "source", "")):
+            click.echo(f"Note: column {column.name!r}: {source}.", err=True)
     if as_json:
         shared.document({**_summary(found), "privacy": report.to_dict(), "output": output})
         return
     _print(found)
     click.echo(f"{output}: {shared.guarantee(report)}. It counts once, on top of what is fitted.")
     shared.tell_unbooked(budget)
-    click.echo(f"Next: sordino fit {data} --schema {output} --epsilon 1 --output MODEL")
+    fit = shared.command_line("fit", data, schema=output, epsilon=1, **said, output="MODEL")
+    click.echo(f"Next: {fit}")
 
 
 def _summary(found: Schema) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import os
+import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -182,6 +183,21 @@ class _MetricName(click.ParamType):  # type: ignore[type-arg]
         return f"[{'|'.join(METRICS)}]"
 
 
+class Once(click.Option):
+    """An option that is refused where it is typed twice: the last one would win, and nobody would know."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Keep all that is typed."""
+        parser.add_option(self, [*self.opts], dest=self.name, action="append")
+
+    def consume_value(self, ctx: click.Context, opts: Any) -> Any:
+        """Return what is typed once, or else what a configuration says."""
+        typed = opts.get(self.name) or ()
+        if len(typed) > 1:
+            raise click.UsageError(f"{self.opts[0]} is given {len(typed)} times. Ask for one, then the next.")
+        return super().consume_value(ctx, {**opts, self.name: typed[0]} if typed else opts)
+
+
 class _Budget(click.ParamType):  # type: ignore[type-arg]
     """An epsilon, or a risk: 1, max_advantage=.1, max_posterior=.3,prior=.1."""
 
@@ -292,6 +308,19 @@ def data_file(data: str, options: dict[str, Any]) -> Any:
         raise click.UsageError("Say either --header or --no-header.")
     how = {name: options.pop(name) for name in ("delimiter", "encoding", "decimal", "features")}
     return DataFile(data, kind, header=not without, sure=sure, **how)
+
+
+def command_line(*words: Any, **options: Any) -> str:
+    """Return a command as a shell reads it; options that say nothing, or what holds anyway, are left out."""
+    from sordino.ledger.address import hidden
+
+    usual = {"encoding": "utf-8", "decimal": ".", "relation": "add-remove"}
+    line = ["sordino", *(str(word) for word in words)]
+    for name, value in options.items():
+        if value is not None and value is not False and value != usual.get(name):
+            flag = "--format" if name == "kind" else f"--{name.replace('_', '-')}"
+            line += [flag] if value is True else [flag, str(hidden(value))]
+    return shlex.join(line)
 
 
 def open_ledger(address: str, create: bool = False) -> Any:

@@ -89,9 +89,9 @@ def init(
     replace_file(config, f"{head}{said}".encode())
     model = f"{name}.sordino"
     steps = [
-        f"Fill in the blanks of {schema}, then: sordino schema check {schema} {data}",
-        f"sordino fit --config {config}",
-        f"sordino report {model} --ledger {ledger} --dataset {name} --output {name}.html",
+        f"Fill in the blanks of {schema}, then: {shared.command_line('schema', 'check', schema, data)}",
+        shared.command_line("fit", config=config),
+        shared.command_line("report", model, ledger=ledger, dataset=name, output=f"{name}.html"),
     ]
     if as_json:
         shared.document(

@@ -17,7 +17,7 @@ from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import RowMoments
 from sordino.problems.robust import Sample
-from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
+from sordino.problems.scales import REACH, FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import draw_receipt
 from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
@@ -33,6 +33,9 @@ OUTSIDE, NOISES = 0.01, 3.0
 # Where noise forces the ranks farther in than this nothing useful is known.
 FARTHEST = 0.25
 DIGITS = 3
+# The tree ends at this magnitude, and what is smaller than its inverse counts as zero.
+FARTHEST_CELL = float(f"{2.0**REACH:.{DIGITS}g}")
+REMEDY = "declare low and high, or change the unit"
 # Kinds are told roughly: noise beside the other releases, noise widths to be seen, share of numbers.
 ROUGH, SEEN, NUMERIC = 2.0, 6.0, 0.8
 # The part of delta that pays for values being told that one unit alone has.
@@ -294,7 +297,7 @@ def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Boun
     ranks = np.array([rank, 1.0 - rank]) * total
     below = counts_below(nodes, DEPTH, total)
     ends = np.clip(quantiles_of(below, total, ranks, edges, None), *support(below, edges, None, noise))
-    low, high = (float(f"{end:.{DIGITS}g}") for end in ends)
+    low, high = (float(f"{end:.{DIGITS}g}") if abs(end) > 2.0**-REACH else 0.0 for end in ends)
     return low, high, rank
 
 
@@ -302,9 +305,15 @@ def _with_bounds(column: Any, bounds: Bounds | None) -> Column:
     if bounds is None:
         return replace(column, source="not learned: too few records for this budget")
     low, high, rank = bounds
-    if not high - low > 1e-6 * max(abs(low), abs(high), 1.0):  # one value fills the column
-        low, high = low - max(abs(low), 1.0) / 2, high + max(abs(high), 1.0) / 2
     source = f"learned: private quantiles at {rank:.2g} and {1 - rank:.2g}"
+    if max(abs(low), abs(high)) >= FARTHEST_CELL:
+        if low == high:  # where beyond is not known, and bounds around the end would clip every value
+            return replace(column, source=f"not learned: values beyond {low:g}; {REMEDY}")
+        source += f", which end at {FARTHEST_CELL:g}; {REMEDY}"
+    if low == high:  # one value fills the column
+        if low == 0.0 and not isinstance(column, Date):
+            source += f"; what is within {2.0**-REACH:.2g} counts as zero: if not all is zero, {REMEDY}"
+        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
     if isinstance(column, Date):
         first = min(day_of(low), datetime.date.max.toordinal() - 1)
         days = [datetime.date.fromordinal(day) for day in (first, max(day_of(high), first + 1))]
