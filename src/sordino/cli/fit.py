@@ -268,10 +268,10 @@ def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
     try:
         return Path(model.save(output, about={"run": run}))
     except ModelFileError as error:
-        rescue = Path(tempfile.mkdtemp(prefix="sordino-")) / output.name
         try:
+            rescue = Path(tempfile.mkdtemp(prefix="sordino-")) / output.name
             saved = Path(model.save(rescue, about={"run": run}))
-        except ModelFileError as other:
+        except (ModelFileError, OSError) as other:
             raise ModelFileError(f"{error} {other} The model is paid for, and it is lost.") from other
         click.echo(f"Note: {error} The model is paid for, so it was saved to {saved}.", err=True)
         return saved

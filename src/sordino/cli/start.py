@@ -88,8 +88,9 @@ def init(
     head = "# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n"
     replace_file(config, f"{head}{said}".encode())
     model = f"{name}.sordino"
+    check = shared.command_line("schema", "check", schema, data, **how)
     steps = [
-        f"Fill in the blanks of {schema}, then: {shared.command_line('schema', 'check', schema, data)}",
+        f"Fill in the blanks of {schema}, then: {check}",
         shared.command_line("fit", config=config),
         shared.command_line("report", model, ledger=ledger, dataset=name, output=f"{name}.html"),
     ]
