@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
 
 import sordino
-from sordino.errors import FitWarning, InvalidInputError, UnsupportedError
+from sordino.errors import FitWarning, InvalidInputError, NotPrivateWarning, UnsupportedError
 from sordino.tables import Category, Number, Person, Target, Text
 
 BETA = np.array([0.5, -0.3, 0.0])
@@ -21,9 +22,8 @@ def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fitted(X: np.ndarray, y: np.ndarray, **more: object) -> sordino.LinearRegression:
-    return sordino.LinearRegression(0.5, 1e-6, data_norm=math.sqrt(3), **{"target_bound": 4.0, **more}).fit(
-        X, y
-    )
+    settings = {"epsilon": 0.5, "delta": 1e-6, "data_norm": math.sqrt(3), "target_bound": 4.0, **more}
+    return sordino.LinearRegression(**settings).fit(X, y)
 
 
 def test_intervals_cover_coefficients_and_are_at_most_twice_as_wide_as_sampling_alone():
@@ -180,3 +180,23 @@ def test_what_has_no_intervals_is_refused():
     classes = sordino.LogisticRegression(1.0, data_norm=2.0, classes=[0, 1]).fit(X, y > 0)
     with pytest.raises(InvalidInputError, match="Expected a regressor"):
         sordino.prediction_intervals(classes, X, y > 0)
+
+
+def test_what_rests_on_a_model_without_privacy_says_so():
+    """Scores and intervals of a model of epsilon inf, on its own records, said "private" and no more."""
+    X, y = draw(np.random.default_rng(3), 500)
+    model = fitted(X, y, epsilon=math.inf)
+    parts = {"half": (np.arange(500) % 2, [0, 1])}
+    asked = {
+        "effects": lambda: sordino.intervals(model, X, y).privacy,
+        "targets": lambda: sordino.prediction_intervals(model, X, y).privacy,
+        "a score": lambda: sordino.private_score(model, X, y).privacy,
+        "parts": lambda: sordino.private_scores_by(model, X, y, by=parts, bounds=(-4.0, 4.0)).privacy,
+        "a pipeline": lambda: sordino.private_score(make_pipeline(model), X, y, bounds=(-4.0, 4.0)).privacy,
+    }
+    for name, ask in asked.items():
+        with pytest.warns(NotPrivateWarning, match="The model itself is not private") as told:
+            report = ask()
+        assert str(told[0].message) in report.notes, name
+        assert report.is_private == (name != "effects"), name  # an estimate contains the model's own
+    assert sordino.private_score(fitted(X, y), X, y).privacy.notes == ()

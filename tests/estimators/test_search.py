@@ -205,3 +205,22 @@ def test_sorted_records_are_searched_as_well_as_shuffled_ones():
         X[order], y[order]
     )
     assert found.best_score_ > 0.85
+
+
+@pytest.mark.parametrize("place", ["the estimator", "a step", "the grid"])
+def test_a_ledger_of_a_candidate_is_not_ignored_by_a_search_without_one(place, tmp_path):
+    """The search ran, private at its epsilon, and the ledger that the model was given heard nothing."""
+    ledger = sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=5.0, delta=1e-5))
+    booked = sordino.LinearRegression(data_norm=1.0, target_bound=1.0, ledger=ledger, dataset_id="ward")
+    estimator, grid = {
+        "the estimator": (booked, {"max_iter": [3, 5]}),
+        "a step": (make_pipeline(SCALER, booked), {"linearregression__max_iter": [3, 5]}),
+        "the grid": (make_pipeline(SCALER, MODEL), {"linearregression": [booked]}),
+    }[place]
+    made = sordino.PrivateSearchCV(estimator, grid, epsilon=50.0, delta=1e-6, target_bound=1.0)
+    with pytest.raises(
+        InvalidInputError, match=r"ledger=None.*Pass ledger= and dataset_id= to PrivateSearchCV"
+    ):
+        made.fit(*data())
+    assert not hasattr(made, "best_estimator_")

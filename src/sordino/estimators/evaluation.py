@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from sordino.elsewhere import packed, unpacked
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError, levels_to_the_caller
 from sordino.estimators.group_statistics import PrivateTable, group_by
 from sordino.estimators.metrics import (
     Beside,
@@ -30,8 +32,8 @@ from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.problems.robust import Sample
-from sordino.runs import Ask, Price, Task, run
-from sordino.runs.report import each_once
+from sordino.runs import Ask, Price, PrivacyReport, Task, run
+from sordino.runs.report import Status, each_once
 from sordino.saving.files import model_digest
 from sordino.solvers import statistic
 from sordino.tables import Schema
@@ -105,6 +107,7 @@ def private_score(
         sample,
         f"private_score ({row.name})",
         public=(f"number of {unit}s: {n}", *_facts(row, limits, bool(prices)), _BY_ROW),
+        notes=model_notes(model, epsilon),
         learned=prices,
     )
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
@@ -159,9 +162,10 @@ def private_scores_by(
     losses = np.nan_to_num(losses, nan=bound)
     values = sign * (1.0 - losses if row.gain else losses)
     ends = (0.0, 1.0) if row.gain else tuple(sorted((0.0, sign * bound)))
-    grouped = group_by(keys, levels=levels, groups=owners)
+    grouped, notes = group_by(keys, levels=levels, groups=owners), model_notes(model, epsilon)
     found = grouped.mean(values, epsilon, delta, bounds=ends, learned=model_prices(model), **options)
-    return replace(found, statistic=name, model=model_digest(model))
+    privacy = replace(found.privacy, notes=(*found.privacy.notes, *notes)) if notes else found.privacy
+    return replace(found, statistic=name, model=model_digest(model), privacy=privacy)
 
 
 def _subgroups(model: Any, X: Any, by: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -253,6 +257,34 @@ def model_prices(model: Any) -> tuple[Price, ...]:
     """Return what was paid for the schemas of a model, on which its predictions and the bounds rest."""
     params = model.get_params().values() if hasattr(model, "get_params") else ()
     return each_once((*getattr(getattr(model, "privacy_", None), "learned", ()), *prices_for(params)))
+
+
+def model_status(model: Any) -> Status:
+    """Return the worst status of a model or of the steps of a pipeline, but for what prices hand on."""
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    reports = [getattr(step, "privacy_", None) for step in steps]
+    return Status.worst(
+        report.status
+        for report in reports
+        if isinstance(report, PrivacyReport)
+        and report.status is not Status.worst(price.status for price in report.learned)
+    )
+
+
+def model_notes(model: Any, epsilon: Any) -> tuple[str, ...]:
+    """Return what the report on a model that is not private says of it, after a warning in these words.
+
+    A run without noise promises nothing that the model could break.
+    """
+    status = model_status(model)
+    if status.holds or (isinstance(epsilon, float) and math.isinf(epsilon)):
+        return ()
+    said = (
+        f"The model itself is {status}: what is said through it about these records is not private either, "
+        "unless the model was fitted on other records."
+    )
+    warnings.warn(NotPrivateWarning(said), stacklevel=levels_to_the_caller())
+    return (said,)
 
 
 def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: Any) -> ScoreLimits:

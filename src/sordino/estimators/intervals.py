@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, encode_labels
 from sordino.errors import FitWarning, InvalidInputError, UnsupportedError, levels_to_the_caller
-from sordino.estimators.evaluation import from_table, model_prices
+from sordino.estimators.evaluation import from_table, model_notes, model_prices, model_status
 from sordino.estimators.linear_base import LinearModel
 from sordino.estimators.statistics import check_share
 from sordino.execute import executor_of, in_dask
@@ -25,6 +25,7 @@ from sordino.kernel.clip import clipped_matrix
 from sordino.problems.losses import LOSSES, label_targets
 from sordino.problems.robust import Sample, triangle
 from sordino.runs import Ask, PrivacyReport, Task, run
+from sordino.runs.report import Status
 from sordino.solvers import statistic
 from sordino.solvers.one_step import Step
 from sordino.tables import Schema, Shape
@@ -186,6 +187,7 @@ def intervals(
         sample,
         "intervals",
         public=(f"number of {unit}s: {n}", _BY_ROW),
+        notes=model_notes(model, epsilon),
         learned=model_prices(model),
     )
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
@@ -203,7 +205,18 @@ def intervals(
         )
         step = replace(step, ends=False)
     coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])
-    return Intervals(model, fitted.report, level, coef, intercept, span, step)
+    return Intervals(model, _handed_on(model, fitted.report), level, coef, intercept, span, step)
+
+
+def _handed_on(model: Any, report: PrivacyReport) -> PrivacyReport:
+    """Return the report with the status of the model, whose coefficients the estimate contains."""
+    status = model_status(model)
+    if status.holds:
+        return report
+    if status is Status.SEEDED:
+        return replace(report, seeded=True)
+    reason = f"the model that it starts from, {status}, unless it was fitted on other records"
+    return replace(report, unpaid=(*report.unpaid, reason))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +299,7 @@ def prediction_intervals(
         sample,
         "prediction_intervals",
         public=(f"number of {who}s: {n}", _BY_ROW),
+        notes=model_notes(model, epsilon),
         learned=model_prices(model),
     )
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)

@@ -73,9 +73,20 @@ class Candidates:
 
     def prices(self, grid: Sequence[dict[str, Any]]) -> tuple[Price, ...]:
         """Return what was paid for the schemas of all candidates: the choice among them rests on each."""
-        tried = [value for params in grid for value in params.values()]
+        tried = _values(grid)
         inside = [step.get_params().values() for step in (self.estimator, *tried) if _has_params(step)]
         return prices_for([*tried, *itertools.chain.from_iterable(inside)])
+
+    def refuse_ledgers(self, grid: Sequence[dict[str, Any]]) -> None:
+        """Refuse a candidate with a ledger of its own, for a search that has none: nobody would book."""
+        inside = [step.get_params() for step in (self.estimator, *_values(grid)) if _has_params(step)]
+        for name, value in itertools.chain.from_iterable(params.items() for params in inside):
+            if value is not None and name.rpartition("__")[2] == "ledger":
+                raise InvalidInputError(
+                    f"Expected {name}=None in what a search without a ledger tries, got a ledger: the search "
+                    "pays, so nothing would be booked there. Pass ledger= and dataset_id= to "
+                    "PrivateSearchCV instead."
+                )
 
     def check(self) -> None:
         """Refuse what has no private step, cannot predict, or reads the records without paying."""
@@ -219,6 +230,10 @@ class Candidates:
 def _penalties(model: Any) -> dict[str, Any]:
     known: dict[str, Any] = getattr(model, "_penalties", dict)()
     return {name: value for name, value in known.items() if value}
+
+
+def _values(grid: Sequence[dict[str, Any]]) -> list[Any]:
+    return [value for params in grid for value in params.values()]
 
 
 def _has_params(value: Any) -> bool:
@@ -411,9 +426,11 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         """Search; the whole budget is spent here. With a schema, y and ``groups`` come from the table."""
         candidates = Candidates(self.estimator, tuple(self.assume_public))
         candidates.check()
-        classifier = is_classifier(self.estimator)
+        grid, classifier = self._grid(), is_classifier(self.estimator)
+        if self.ledger is None:
+            candidates.refuse_ledgers(grid)
         X, y, owners = self._records(candidates, X, y, groups, classifier)
-        grid, score = self._grid(), self._scorer(candidates, classifier)
+        score = self._scorer(candidates, classifier)
         n, unit = (len(y), "record") if owners is None else (int(owners.max()) + 1, "person")
         families = self._families(candidates, grid, owners is not None)
         search = self._search(families, n, unit, candidates.prices(grid))
