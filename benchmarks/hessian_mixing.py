@@ -2,7 +2,8 @@
 
 Command: python -m benchmarks.hessian_mixing [--runs N] [--save benchmarks/results/hessian_mixing.json]
 
-Written from the description of the method: each of T steps releases a Gaussian sketch of the rows, mixed with
+Written from the description of the method, its calibration after the authors' public code: each of T steps
+releases a Gaussian sketch of the rows, mixed with
 noise until its smallest eigenvalue is at least gamma, which is a Hessian, and a noisy gradient of clipped
 residuals. Half of epsilon pays for the sketches (their Renyi divergence of order alpha), half for the
 gradients. A rival only: its noise is not drawn by the kernel, so no release here is private.

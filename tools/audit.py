@@ -107,7 +107,9 @@ def page(text: str) -> str:
             kind = a["name"] if a["name"] in ("white box", "one run") else "outputs"
             best[kind] = max(best.get(kind, 0.0), a["epsilon"] or 0.0)
         power = max(a["power"] for a in one["attacks"] if a["power"] is not None)
-        seconds = sum(a["seconds"] for a in one["attacks"] if a["name"] != "sequential")
+        taken = {a["name"]: a["seconds"] for a in one["attacks"] if a["name"] != "sequential"}
+        phases = [taken.pop(phase, 0.0) for phase in ("replay", "noise", "white box", "one run")]
+        seconds = sum(phases) + max(taken.values(), default=0.0)  # those by outputs run in one phase
         others = [f"{best[kind]:.2f}" if best.get(kind) else "" for kind in ("one run", "outputs")]
         share = f"{best['white box'] / one['epsilon']:.2f}"
         cells = [name, f"{one['epsilon']:.2f}", f"{best['white box']:.2f}", share, *others, f"{power:.2f}"]

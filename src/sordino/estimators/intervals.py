@@ -46,8 +46,6 @@ class Intervals:
     coef_, intercept_ : the coefficients after one private Newton step, without a penalty.
     low, high : the ends of the interval of each coefficient, infinite where the records do not tell it apart
         from others, as for the lines and hats of one column of a table: see ``shapes_`` for these.
-    ratios : ``exp`` of coefficient, low and high, as rows: odds ratios, or ratios of rates.
-    shapes_ : with a schema, the effects of columns and pairs; ``noise`` has sampling error and noise.
     confidence, privacy : as asked, and the :class:`sordino.PrivacyReport` of these intervals.
     """
 
@@ -91,13 +89,16 @@ class Intervals:
 
     @property
     def ratios(self) -> Floats:
-        """The ratios of odds or rates that one unit of each column stands for, and their ends."""
+        """``exp`` of coefficient, low and high, as rows: ratios of odds or rates for one unit of a column."""
         with np.errstate(over="ignore"):
             return np.exp(np.stack([self.coef_, self.low, self.high], axis=1))
 
     @cached_property
     def shapes_(self) -> list[Shape]:
-        """The effects of the columns of a table, measured from their mean over the values shown."""
+        """With a schema, the effects of columns and pairs, measured from their mean over the values shown.
+
+        Their ``noise`` has sampling error and noise.
+        """
         important = {shape.columns: shape.importance for shape in self.model.shapes_}
         out = []
         for asks in questions_of(self.model.encoder_):
