@@ -216,7 +216,7 @@ def _scsg(anchor, batch, lengths):
 
 
 def _spca(epsilon):
-    return poisson(1 / A9A, paper.spca(epsilon, 1e-3, population=A9A, steps=A9A), A9A)
+    return poisson(1 / A9A, paper.lssgd(epsilon, 1e-3, population=A9A, batch_size=1, steps=A9A), A9A)
 
 
 def _vrpca(epochs):

@@ -153,6 +153,13 @@ high = 10
 # -------------------------------------------------------------------------------------- Words between parties
 
 
+def plans() -> list[bytes]:
+    """Return the kept plan in the format of today."""
+    from sordino.parties.mpc.plan import FORMAT
+
+    return [json.dumps(json.loads(text) | {"format": FORMAT}).encode() for text in kept("plan.json")()]
+
+
 def read_plan(data: bytes) -> object:
     from sordino.parties.mpc.plan import JointPlan
 
@@ -443,7 +450,7 @@ TARGETS = (
     Target("model", model_seeds, read_model),
     Target("rows on disk", kept("rows/rows.json"), read_rows),
     Target("csv", lambda: [TABLE], fit_csv),
-    Target("plan", kept("plan.json"), read_plan),
+    Target("plan", plans, read_plan),
     Target("charter", lambda: [charter_seed()], read_charter),
     Target("settings", settings_seeds, read_settings),
     Target("transcript", lambda: [b'{"kind":"start","previous":"' + b"0" * 64 + b'"}\n'], read_transcript),

@@ -267,22 +267,7 @@ def test_the_report_gets_a_line_for_each_column_with_its_source():
     )
 
 
-def test_a_file_of_an_earlier_version_has_its_price_read_from_its_sentence():
-    head = "format = 1\nlearned = '{}; it comes on top of every fit'\n[columns.age]\nkind = 'flag'"
-    said = "epsilon = 0.1235, delta = 1e-06, add-remove one record"
-    more = f"{said}; it comes on top of every fit; epsilon = 2, delta = 2e-05, replace-one one person"
-    (price,) = Schema.from_toml(head.format(said)).learned
-    assert (price.relation, price.unit, price.status) == (Relation.ADD_REMOVE, "record", "unverified copy")
-    assert Schema.from_toml(head.format(said)).learned == (price,)  # the same file is the same payment
-    assert Schema.from_toml(head.format(said).replace("age", "aged")).learned[0].receipt != price.receipt
-    assert 0.12354 < price.epsilon < 0.1236  # the sentence rounded to nearest: it may have been 0.12354999
-    assert 1e-6 < price.delta < 1.001e-6
-    second = Schema.from_toml(head.format(more)).learned[1]
-    assert (second.relation, second.unit) == (Relation.REPLACE_ONE, "person")
-    for unread in (
-        "by the registry",
-        "epsilon = inf, delta = 1e-06, add-remove one record",
-        f"{said}; epsilon",
-    ):
-        (unknown,) = Schema.from_toml(head.format(unread)).learned
-        assert unknown.epsilon == math.inf
+def test_a_price_in_words_is_refused():
+    text = "format = 1\nlearned = 'epsilon = 0.1, delta = 1e-06'\n[columns.age]\nkind = 'flag'"
+    with pytest.raises(SchemaError, match="Expected learned as tables"):
+        Schema.from_toml(text)

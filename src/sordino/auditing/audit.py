@@ -180,7 +180,8 @@ class Audit:
             for x, y in [a.rates]
         )
         return (
-            "<svg viewBox='-40 -10 360 350' width='360' role='img' aria-label='Attacks below the claim'>"
+            "<svg viewBox='-40 -10 360 350' width='360' style='max-width:100%' role='img' "
+            "aria-label='Attacks below the claim'>"
             "<rect width='300' height='300' fill='none' stroke='#999'/>"
             "<path d='M0 300L300 0' stroke='#ccc' fill='none'/>"
             f"<polyline points='{path}' stroke='#1f4e79' stroke-width='2' fill='none'/>{dots}"

@@ -85,7 +85,7 @@ class LocalRecords:
             scale = self.scale if w.ndim == 1 else self.scale[:, None]
             out = self._products(w[..., : self.features]) * scale
             if self.intercept:
-                out += self.intercept * w[..., -1]
+                out = out + self.intercept * w[..., -1]
             if w.ndim > 1:
                 return out
             known = (w.copy(), out)
