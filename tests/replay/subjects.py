@@ -315,7 +315,12 @@ def table_rows() -> Iterator[Subject]:
 
     def shares(data: Data, relation: str) -> Any:
         owned = data.groups is not None
-        return value_shares(OWNED if owned else DECLARED, table_of(data, owned), relation=relation, **BUDGET)
+        return value_shares(
+            OWNED if owned else DECLARED,
+            table_of(data, owned),
+            relation=relation,
+            **{**BUDGET, "epsilon": 60.0},
+        )
 
     yield Subject("value_shares", "signs", shares, ("memory", "persons"))
     yield Subject("LogisticRegression/table", "signs", fitted(DECLARED))

@@ -175,7 +175,7 @@ class Whole:
         not know it goes far beyond the minimum.
         """
         sizes, axes = np.linalg.eigh(whole - bulk)
-        return np.asarray((axes * np.where(np.abs(sizes) > noise, sizes, 0.0)) @ axes.T)
+        return np.asarray((axes * np.where((sizes > noise) | (sizes < -3.0 * noise), sizes, 0.0)) @ axes.T)
 
     def bowl(self, moments: Moments) -> Bowl:
         """Return the curvature of squared errors, by second moments of clipped and of whole rows."""
@@ -185,8 +185,6 @@ class Whole:
         noise = noise_std(self.curator, "second") * own * math.sqrt(2.0 * d)
         far = self.beyond(bulk, np.asarray(answer) * own, noise)
         matrix, unsure = bulk + far, moments.stretch * moments.unsure
-        if np.linalg.eigvalsh(far).min() < 0.0:
-            unsure = max(unsure, noise)
         entries = d + bool(self.own.intercept)
         bent = np.zeros((entries, entries)) + penalty_bend(self.problem, self.own)
         return Bowl(matrix + bent[:d, :d], unsure, d)
