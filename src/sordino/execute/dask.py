@@ -302,7 +302,8 @@ class Placed:
         if client not in _discreet:
             client.register_plugin(worker.DiscreetLog())
             _discreet.add(client)
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        # Not scheduler_info: the client's timer may replace what that has read by a summary without workers.
+        workers = sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
         if not workers:
             raise WorkerError("Expected a cluster with at least one worker, got none. Start workers first.")
         known = client.who_has([b for b in blocks if isinstance(b, Future)])
