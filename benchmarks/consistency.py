@@ -41,6 +41,7 @@ from sordino.testing import seeded_noise_not_private
 
 DELTA, TEST_ROWS, MOST_ENTRIES = 1e-5, 4000, 4_000_000
 REGRET, FLOOR, ALLOWED = 0.02, 0.02, 0.02
+CONFIRM = 20  # fits of a design that seems to fail
 TUNE, MONTH = 1_000_000, "2026-11"
 
 
@@ -302,6 +303,16 @@ class Verdict:
 
 
 def judge(design: Design, fits: int = 3) -> Verdict:
+    """Fit the default and its rivals ``fits`` times; what seems to fail is judged by ``CONFIRM`` fits alone.
+
+    The deviation of three fits is itself off by a factor of two in one design of ten, so that a list of 200
+    would have false alarms in the number that may fail.
+    """
+    verdict = compare(design, fits)
+    return verdict if verdict.holds else compare(design, max(CONFIRM, fits))
+
+
+def compare(design: Design, fits: int) -> Verdict:
     """Fit the default and its rivals ``fits`` times and compare their means."""
     rows: dict[str, list[float]] = {"default": [], "constant": [], "gd": [], "moments": []}
     for k in range(fits):
