@@ -1,9 +1,11 @@
 """A consortium of three on this machine: certificates, data, ledgers, settings, processes."""
 
+import contextlib
 import datetime
 import multiprocessing
 import socket
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +18,12 @@ from cryptography.x509.oid import NameOID
 
 from sordino.cli import main
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.parties.mpc import party  # noqa: F401 - imported once, before the members are forked
+from sordino.parties.mpc import (
+    control,
+    party,  # noqa: F401 - imported once, before the members are forked
+)
 from sordino.parties.mpc.charter import Approvals
+from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.control import plan_from
 from sordino.parties.mpc.keys import fingerprint_of
 from sordino.parties.mpc.plan import JointPlan
@@ -78,6 +84,12 @@ def linear_task(features=4, estimator="SparseLogisticRegression", **params):
 
 
 _FORK = multiprocessing.get_context("fork")
+
+
+def _answer(path):
+    """Be a member's waiting process that starts nothing."""
+    control._watch = lambda daemon: None
+    control.serve(PartyConfig.load(path), path)
 
 
 def _child(arguments, log, sabotage):
@@ -176,8 +188,7 @@ class Consortium:
 
     def fork(self, i, plan=None, sabotage=None, approve=True):
         """Start one member as a fork of this process, which has imported everything already."""
-        config = self.folder / self.names[i] / "party.toml"
-        arguments = ["party", "run", "--config", str(config), "--plan", str(plan or self.plan_path)]
+        arguments = ["party", "run", "--config", str(self.config(i)), "--plan", str(plan or self.plan_path)]
         if approve:
             Approvals(self.folder / self.names[i] / "state").add(JointPlan.load(plan or self.plan_path))
         log = self.folder / self.names[i] / "log.txt"
@@ -198,6 +209,30 @@ class Consortium:
         assert not any(late), f"members still running after {limit} s: {late}"
         said = [(self.folder / name / "log.txt").read_text() for name in self.names]
         return [p.exitcode for p in processes], said
+
+    @contextlib.contextmanager
+    def daemons(self, *members):
+        """Let members answer how a run went, without starting anything themselves."""
+        started = [_FORK.Process(target=_answer, args=(self.config(i),), daemon=True) for i in members]
+        for process in started:
+            process.start()
+        for i in members:
+            while True:
+                with contextlib.suppress(ConnectionError), socket.create_connection(self.control_of(i)):
+                    break
+                time.sleep(0.02)
+        try:
+            yield
+        finally:
+            for process in started:
+                process.kill()
+                process.join()
+
+    def control_of(self, i):
+        return "127.0.0.1", self.ports[len(self.names) + i]
+
+    def config(self, i):
+        return self.folder / self.names[i] / "party.toml"
 
     def story(self, i, plan=None):
         path = self.state(i, plan) / "transcript.jsonl"

@@ -8,7 +8,8 @@ import numpy as np
 from sordino.execute.parties import NoiseShare, engine
 from sordino.parties.mpc import links, shamir, transcript
 
-STAGES = ("plan", "session", "reserving", "reserved", "asking", "kept", "opening", "release", "finished")
+BOOKING = ("plan", "session", "reserving", "reserved", "asking")
+STAGES = (*BOOKING, "kept", "ready", "opening", "release", "finished")
 
 
 def at(stage, action, count=1):

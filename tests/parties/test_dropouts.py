@@ -21,7 +21,7 @@ FIVE = ("north", "south", "west", "east", "centre")
 
 def _five(tmp_path, **more):
     five = Consortium(
-        tmp_path, names=FIVE, mode="secure-aggregation", patience=2.0, message=3.0, connect=20.0, **more
+        tmp_path, names=FIVE, mode="secure-aggregation", patience=1.0, message=3.0, connect=6.0, **more
     )
     five.plan_path = five.replan(dropouts=1)
     return five

@@ -21,7 +21,8 @@ from sordino.parties.mpc.party import PartyRun
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import Transcript, read_transcript
 
-STOPS = [("reserved", 1), ("asking", 1), ("opening", 1), ("release", 1), ("opening", 3), ("finished", 1)]
+STOPS = [("reserved", 1), ("asking", 1), ("opening", 1), ("release", 1)]
+STOPS += [("ready", 2), ("opening", 3), ("finished", 1)]
 
 
 @pytest.fixture
@@ -151,6 +152,7 @@ def _lasting(request, folder, heard):
     request.addfinalizer(transcript.close)
     engine = SimpleNamespace(opened=[], members=(), bytes_sent=0, close=lambda farewell=False: None)
     engine.open = lambda shares, bits: engine.opened.append(shares) or np.array([7, 8])
+    engine.exchange = lambda payload, what: []
     facts = transcript, 100, 5.0, lambda line: None
     made = Lasting(lambda gone: engine, lambda _, state: [state, {**state, **heard}], lambda _: None, *facts)
     made.kept.keep("shares", 0, 61, np.array([1, 2], dtype=object), "ab" * 16)
@@ -192,14 +194,14 @@ def test_a_member_that_is_lost_again_and_again_ends_the_run(request, tmp_path, m
 
 
 def test_nothing_is_given_back_once_another_member_can_open_an_answer(three):
-    """West says to north alone that it keeps its shares, takes north's share, and is never seen again."""
-    three.patience = 1.0
+    """West says to north alone that it is ready, takes north's share, and is never seen again."""
+    three.patience, three.connect = 0.5, 2.0
     for i in range(3):
         three.write_config(i)
 
     def lie():
         send, opened = links.Link.send, shamir.ShamirEngine.open
-        is_for_south = lambda link, payload: link.peer_pid == 1 and b"kept 0" in payload[:16]  # noqa: E731
+        is_for_south = lambda link, payload: link.peer_pid == 1 and b"ready 0" in payload[:16]  # noqa: E731
         links.Link.send = lambda self, label, payload: (
             None if is_for_south(self, payload) else send(self, label, payload)
         )
@@ -215,7 +217,56 @@ def test_nothing_is_given_back_once_another_member_can_open_an_answer(three):
     assert codes == [1, 1, -9], said
     assert three.story(0).find("opening")
     assert not three.story(1).find("opening")
-    assert [three.history(i)[0].status.value for i in range(2)] == ["failed", "failed"]
+    assert three.story(1).is_in_doubt
+    assert [three.history(i)[0].status.value for i in range(2)] == ["failed", "reserved"]
+    with three.daemons(0):
+        assert "Others have opened an answer" in _alone(three, 1)
+    assert three.history(1)[0].status.value == "failed"
+
+
+def test_what_was_reserved_comes_back_when_all_say_that_nobody_opened(three):
+    """West dies when all keep their shares; the others said that they are ready, and cannot know more."""
+    three.patience, three.connect = 0.5, 2.0
+    for i in range(3):
+        three.write_config(i)
+    codes, said = three.run(sabotage=(None, None, sabotage.at("ready", sabotage.kill)))
+    assert codes == [1, 1, -9], said
+    assert [three.story(i).is_in_doubt for i in range(3)] == [True, True, False]
+    assert [three.history(i)[0].status.value for i in range(3)] == ["reserved"] * 3
+    with three.daemons(1):  # north asks, and west is still down
+        assert "Not all members have said" in _alone(three, 0)
+    _alone(three, 2)  # it was never ready: nobody can have opened
+    assert three.history(2)[0].status.value == "returned"
+    with three.daemons(1, 2):
+        assert "given back" in _alone(three, 0)
+    with three.daemons(0, 2):
+        assert "given back" in _alone(three, 1)
+    assert [three.history(i)[0].status.value for i in range(3)] == ["returned"] * 3
+    codes, said = three.run()
+    assert codes == [0, 0, 0], said
+
+
+def _alone(three, i):
+    process = three.fork(i)
+    process.join(60)
+    return (three.folder / NAMES[i] / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "threshold", "expected"),
+    [
+        (["unready", "ready"], 1, False),
+        (["ready", "ready"], 1, False),
+        (["unready", ""], 1, None),
+        (["unready", "opening"], 1, True),
+        (["ready", "anything else"], 1, None),
+        (["unready", "unready", "", "opening"], 1, False),  # two of whom one is honest were never ready
+        (["unready", "unready", "", "opening"], 2, True),
+        (["unready", "unready", "unready", ""], 2, False),
+    ],
+)
+def test_who_sent_nothing_learns_from_the_others_whether_an_answer_is_open(said, threshold, expected):
+    assert lasting_module.opened(said, threshold) is expected
 
 
 def test_a_transcript_goes_on_after_a_line_that_was_cut_off(tmp_path):

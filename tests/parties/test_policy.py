@@ -126,7 +126,16 @@ def test_a_plan_without_noise_or_budget_cannot_be_made(epsilon):
         _plan(epsilon=epsilon)
 
 
-@pytest.mark.parametrize("text", [{}, [], None, {"format": 1}])
+@pytest.mark.parametrize("text", [{}, [], None, {"format": 9}])
 def test_what_is_no_plan_is_refused(text):
     with pytest.raises(InvalidInputError, match="Expected a plan"):
         JointPlan.read(text)
+
+
+@pytest.mark.parametrize("old", [1, 2])
+def test_a_plan_of_version_0_1_is_refused_with_the_reason_and_the_way_on(old):
+    with pytest.raises(InvalidInputError, match=r"never converted.*walk-through"):
+        _changed(_plan(), lambda text: text.update(format=old))
+    budget = {"epsilon": 0.8, "delta": 1e-6, "relation": "add-remove", "unit": "record"}
+    with pytest.raises(InvalidInputError, match="names an estimator"):
+        make_plan("tests", _members(), {"kind": "gradient", "loss": "logistic", "features": 4}, budget)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import itertools
 import json
 import re
 import socket
@@ -29,6 +30,7 @@ from sordino.errors import InvalidInputError, PartyError, SordinoError
 from sordino.parties.mpc.charter import Charter
 from sordino.parties.mpc.config import PartyConfig, check_partners
 from sordino.parties.mpc.keys import fingerprint_of
+from sordino.parties.mpc.lasting import opened
 from sordino.parties.mpc.links import Credentials, accept, peer_fingerprint
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.parties.mpc.tasks import seconds_of
@@ -108,6 +110,19 @@ def status_everywhere(plan_path: Path, config: Path) -> Iterator[str]:
         yield f"{shown(row['name'])[1:-1]}: {answer.words}, {answer.releases} release(s)"
 
 
+def opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
+    """Ask the others whether an answer of a plan that is over was opened; None if not all of them say so."""
+    said = []
+    for row in plan.text["members"]:
+        try:
+            if row["name"] != own.name:
+                question = {"op": "status", "plan": plan.digest}
+                said.append(ask(_pinned(row, own), own.credentials, question).sharing)
+        except SordinoError:
+            said.append("")
+    return opened(said, plan.share.threshold)
+
+
 def _pinned(row: dict[str, Any], own: PartyConfig) -> dict[str, Any]:
     """Return a member with all certificates by which it may be known."""
     return {**row, "pins": {row["fingerprint"], *own.partners.members.get(row["name"], ())}}
@@ -120,6 +135,7 @@ class Answer:
     status: str
     code: Code | None = None
     releases: int = 0
+    sharing: str = ""
 
     @property
     def words(self) -> str:
@@ -135,7 +151,8 @@ class Answer:
         status, releases = said.get("status"), said.get("releases")
         code = Code.parse(said["code"]) if said.get("code") else None
         known = isinstance(status, str) and status in STATUS
-        return cls(str(status) if known else "unknown", code, releases if type(releases) is int else 0)
+        count, sharing = releases if type(releases) is int else 0, str(said.get("sharing", ""))
+        return cls(str(status) if known else "unknown", code, count, sharing)
 
 
 def ask(member: dict[str, Any], credentials: Credentials, question: dict[str, Any]) -> Answer:
@@ -217,6 +234,15 @@ class Daemon:
             except SordinoError as error:
                 self.log("not resumed", plan=path.parent.name, words=shown(str(error), 300))
 
+    def end_doubts(self) -> None:
+        """End runs that stopped before this member sent a share, where the others know what was opened."""
+        for path in sorted(self.config.state.glob("*/transcript.jsonl")):
+            with contextlib.suppress(SordinoError):
+                if read_transcript(path).is_in_doubt and not self._is_at_work(path.parent.name):
+                    plan = path.with_name("plan.json")
+                    if opened_elsewhere(JointPlan.load(plan), self.config) is not None:
+                        self._start(path.parent.name, plan)
+
     def _start(self, digest: str, plan: Path) -> None:
         folder = private_folder(private_folder(self.config.state) / "proposals")
         with open_private(folder / f"{digest}.log", "ab") as log:
@@ -286,7 +312,7 @@ class Daemon:
         stopped = "stopped" if story.is_spent else "died"
         status = story.status if story.status != "unfinished" else (stopped if ended else "running")
         code = {} if status == "settled" or not story.lines else {"code": story.lines[-1].get("code", "")}
-        return {"status": status, "releases": story.releases, **code}
+        return {"status": status, "releases": story.releases, "sharing": story.sharing * ended, **code}
 
 
 def serve(config: PartyConfig, path: Path, ready: threading.Event | None = None) -> None:
@@ -331,9 +357,11 @@ async def _hear(daemon: Daemon, context: ssl.SSLContext, raw: socket.socket) -> 
 
 
 def _watch(daemon: Daemon) -> None:
-    while True:
+    for turn in itertools.count():
         with daemon._turn:
             daemon.go_on()
+        if turn % 12 == 0:
+            daemon.end_doubts()
         time.sleep(WATCH)
 
 

@@ -1,30 +1,32 @@
 """A computation that outlives its connections and processes: what was opened is kept and never asked again.
 
-Each release goes through four steps at every member, each on disk before the next begins:
+Each release goes through five steps at every member, each on disk before the next begins:
 
 1. *kept*: the shares of the noised answer are in a file. Nothing that depends on a record was opened.
-2. everybody says which shares it has kept; a member that hears the same of all of them writes *opening*.
-3. shares are sent, and the answer is computed.
-4. *release*: the answer is in a file, its hash in the transcript.
+2. *ready*, when everybody has said that it keeps shares of the same attempt; a member says that, too.
+3. *opening*, when everybody has said that it is ready.
+4. shares are sent, and the answer is computed.
+5. *release*: the answer is in a file, its hash in the transcript.
 
 **Nothing is opened twice.** Each attempt at a release has a name, the hash of fresh random bytes of all
-members, which is kept with the shares. An honest member sends a share only when *all* members have said, in
-step 2 or when they meet again, that they keep shares of the same attempt, and never computes that answer
-again. So all shares that are ever sent are points of the same polynomials. When members meet again, each says
-how many answers it has, of which attempt its shares are, and whether it wrote *opening*. If somebody did and
-all have the same attempt, its shares are opened again: the same numbers. If somebody did and shares differ or
-are missing, the run is over and nothing more is sent. If nobody did, no honest member has sent a share:
-``threshold`` members know nothing of the answer, and it is computed afresh, with new noise.
+members, which is kept with the shares. An honest member sends a share only when *all* members have said that
+they keep shares of the same attempt, and never computes that answer again. So all shares that are ever sent
+are points of the same polynomials. When members meet again, each says how many answers it has, of which
+attempt its shares are, and whether it wrote *opening*. If somebody did and all have the same attempt, its
+shares are opened again: the same numbers. If somebody did and shares differ or are missing, the run is over
+and nothing more is sent. If nobody did, no honest member has sent a share: ``threshold`` members know nothing
+of the answer, and it is computed afresh, with new noise.
 
-**Who has said that it keeps shares has paid.** The others may open the answer from then on, and a member that
-lies can keep from an honest one whether they did. So nothing is given back after the line *kept*.
+**Who has not said that it is ready has not paid.** No honest member sends a share before it heard that from
+all, and ``threshold`` shares tell nothing. Who said it and sent nothing asks the others (:func:`opened`).
 
 **Members may leave** where the plan says how many. Who is lost for longer than patience is dropped for good.
 A release that was not opening is computed afresh among those who stay, one that was is opened from the kept
 shares, of which any ``threshold + 1`` are enough. A share is sent when *all* who are there have said that
-they wrote *opening*. Those who stay are s of m members with ``2 s > m + t``: two such groups have an honest
-member in common, who is in one at a time, so groups follow each other and shrink; and all honest members of a
-later one wrote *opening* before a share was sent. No answer is computed again after a share of it has left.
+they wrote *opening* (there is no *ready*). Those who stay are s of m members with ``2 s > m + t``: two such
+groups have an honest member in common, who is in one at a time, so groups follow each other and shrink; and
+all honest members of a later one wrote *opening* before a share was sent. No answer is computed again after a
+share of it has left. The others can open what a member keeps without it, so that *kept* is paid.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -253,9 +255,12 @@ class Lasting:
         if found is None:
             raise PartyError(f"Answer {number} may be open, and its shares are not here. The run is over.")
         attempt, bits, shares = found
-        self.transcript.write("opening", durable=True, number=number, attempt=attempt)
-        if self.dropouts:  # whoever stays, an honest one of them has written it before a share is sent
-            self._agree(f"opening {number} {attempt}")
+        # Whoever may leave, an honest one of those who stay has written *opening* before a share is sent.
+        said = "opening" if self.dropouts else "ready"
+        self.transcript.write(said, durable=True, number=number, attempt=attempt)
+        self._agree(f"{said} {number} {attempt}")
+        if not self.dropouts:
+            self.transcript.write("opening", durable=True, number=number, attempt=attempt)
         opened = self.connected.open(shares, bits)
         before = self.kept.answer(number)
         if before is None:
@@ -304,6 +309,19 @@ def _attempts(heard: list[dict[str, Any]], number: int) -> list[Any]:
     """Return of which attempt at an answer each member has shares, by its own word."""
     kept = [(said.get("kept"), number - said["done"] + 1) for said in heard]
     return [two[place] if isinstance(two, list) and len(two) == 2 else "" for two, place in kept]
+
+
+def opened(said: Iterable[str], threshold: int) -> bool | None:
+    """Tell whether an answer may be open, from how far each of the others came in a run that is over.
+
+    It is for one who was *ready* and sent nothing. If ``threshold + 1`` were never ready, an honest one of
+    them was not, and nobody honest sends before it heard that from all. If everybody sent nothing, nobody
+    honest did. In both cases those who lie have only their own ``threshold`` shares. None: not known yet.
+    """
+    words = list(said)
+    if words.count("unready") > threshold or not {*words} - {"unready", "ready"}:
+        return False
+    return True if "opening" in words else None
 
 
 def parse(raw: bytes) -> dict[str, Any]:

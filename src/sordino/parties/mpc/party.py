@@ -6,12 +6,13 @@ import contextlib
 import hashlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from sordino.parties.mpc.config import (
     spent_of,
     transcript_path,
 )
+from sordino.parties.mpc.control import opened_elsewhere
 from sordino.parties.mpc.lasting import TRIES, Lasting, header_of, parse, require_near
 from sordino.parties.mpc.links import PartyLostError
 from sordino.parties.mpc.plan import JointPlan
@@ -83,8 +85,12 @@ class PartyRun:
         return self.config.state / self.plan.digest
 
     @property
+    def _path(self) -> Path:
+        return self._folder / "transcript.jsonl"
+
+    @property
     def _story(self) -> Story:
-        return read_transcript(self._folder / "transcript.jsonl")
+        return read_transcript(self._path)
 
     @property
     def _index(self) -> int:
@@ -98,6 +104,8 @@ class PartyRun:
         reservation of the whole plan, and a reservation is given back only if nothing was asked under it.
         What was opened before a stop is not asked again (:mod:`sordino.parties.mpc.lasting`).
         """
+        if self._story.is_in_doubt:
+            self._end_doubt()
         check_partners(self.plan, self.config.partners)
         self.config.require_approval(self.plan)
         with contextlib.ExitStack() as stack:
@@ -107,6 +115,7 @@ class PartyRun:
             verdict = self._judge(stack)
             self._transcript = stack.enter_context(contextlib.closing(Transcript(path)))
             if not self._story.lines:
+                shutil.rmtree(self._folder / "answers", ignore_errors=True)  # shares that nobody opened
                 with open_private(path.with_name("plan.json"), "wb") as file:
                     file.write(self.plan.canonical)
                 self._transcript.write("plan", digest=self.plan.digest, durable=True)
@@ -151,7 +160,7 @@ class PartyRun:
             entries = ledger.history(self.config.dataset)
         open_ones = [e for e in entries if e.plan_digest == self.plan.digest and not e.status.is_final]
         if open_ones:
-            with contextlib.closing(Transcript(self._folder / "transcript.jsonl")) as transcript:
+            with contextlib.closing(Transcript(self._path)) as transcript:
                 self._write_booking(transcript, open_ones[-1].sequence, open_ones[-1].epsilon)
 
     def _write_booking(self, transcript: Transcript, sequence: int, epsilon: float) -> None:
@@ -308,13 +317,41 @@ class PartyRun:
                 raise
 
     def _end_booking(self, booked: Run, reason: str) -> None:
-        """Give a booking back if nobody heard that shares of an answer are kept here; else it stays spent."""
-        if self._story.find("kept"):
+        """Give a booking back if nobody heard that this member is ready to open; where others may have opened
+        an answer without it, leave it reserved until they say so (:meth:`_end_doubt`); else it stays spent.
+        """
+        story = self._story
+        if story.find("opening") or (self.plan.share.dropouts and story.find("kept")):
+            self._transcript.write("spent", durable=True)
             booked.fail(reason)
-            return
+        elif story.find("ready"):
+            booked.pause()
+        else:
+            self._give_back(booked)
+
+    def _give_back(self, booked: Run) -> None:
         with contextlib.suppress(SordinoError):  # without its ledger it stays spent
             booked.give_back(only_shares=True)
             self._transcript.write("returned", durable=True)
+
+    def _end_doubt(self) -> NoReturn:
+        """Ask the others whether an answer was opened in a run that ended before this member opened one."""
+        found = opened_elsewhere(self.plan, self.config)
+        if found is None:
+            raise PlanRefusedError("Not all members have said yet whether they opened an answer.", Code.SPENT)
+        with (
+            contextlib.closing(_lock(self._folder / "lock")),
+            contextlib.closing(Transcript(self._path)) as self._transcript,
+        ):
+            if found:
+                self._transcript.write("spent", durable=True)
+                self._resumed().fail("opened elsewhere")
+                why = "Others have opened an answer: what was reserved stays spent. Make a new plan."
+            else:
+                self._give_back(self._resumed())
+                why = "Nothing was opened: what was reserved is given back. The plan may be run again."
+            self._transcript.write("failed", durable=True, reason=why, code=Code.SPENT.value)
+        raise PlanRefusedError(why, Code.SPENT)
 
     def _book(self) -> Run:
         head = self.config.approvals.story.head[:16]

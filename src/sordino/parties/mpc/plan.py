@@ -181,6 +181,12 @@ class JointPlan:
     @classmethod
     def read(cls, text: Any) -> JointPlan:
         """Take a document that is plain data."""
+        if isinstance(text, dict) and text.get("format") in (1, 2):
+            raise InvalidInputError(
+                f"The plan has format {text['format']} of version 0.1 and is never converted: members have "
+                "approved of its text, and its noise is for the releases of that version. Make a new plan, "
+                "with [task] in the words of docs/parties/walk-through.md, 'Plans of version 0.1'."
+            )
         words.read_words("a plan", text, _PLAN, _OPTIONAL)
         for row in text["members"]:
             words.read_words("a member of the plan", row, _MEMBER, _CONTROL)

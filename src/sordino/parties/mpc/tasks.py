@@ -126,6 +126,11 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
 
     Unknown words, values out of range, and bounds or classes that nobody declared are refused.
     """
+    if isinstance(text, Mapping) and "kind" in text:
+        raise InvalidInputError(
+            "Expected a task that names an estimator, got the kind, loss and options of version 0.1. "
+            "Each word has its successor in docs/parties/walk-through.md, 'Plans of version 0.1'."
+        )
     text = words.read_words("the task", text, _TASK, _TASK_OPTIONAL)
     params = words.read_words("the parameters", text.get("params", {}), {}, _PARAMS)
     own = {name: budget[name] for name in ("epsilon", "delta", "relation")}

@@ -107,6 +107,17 @@ class Story:
         return bool(self.find("reserved")) and not self.find("returned")
 
     @property
+    def sharing(self) -> str:
+        """How far a run that is over came: "unready", "ready", "opening" (shares were sent); else ""."""
+        steps = [step for step in ("opening", "ready") if self.find(step)] or ["unready"]
+        return "" if self.status == "unfinished" and not self.find("returned") else steps[0]
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether only the others know if an answer was opened, and nobody has asked them yet."""
+        return self.is_spent and self.sharing == "ready" and not self.find("spent")
+
+    @property
     def releases(self) -> int:
         """How many answers were opened."""
         return sum(line["kind"] == "release" for line in self.lines)
