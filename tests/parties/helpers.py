@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sordino.cli import main
+from sordino.execute.parties.field import Field
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.mpc import (
     control,
@@ -30,6 +31,7 @@ from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import compare, read_transcript
 
 NAMES = ("north", "south", "west")
+Field.of(61)  # its machine code is loaded once, before the members are forked
 COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()"]
 
 

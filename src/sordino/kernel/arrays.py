@@ -16,7 +16,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,18 +55,18 @@ _IMPORTS = re.compile(rf"^[ \t]*(?:from +{_NAME} +import *(\([^)]*\)|.*)|import 
 _LOCK = threading.Lock()
 
 
-def compiled(**options: Any) -> Callable[[Any], Any]:
-    """Return ``numba.njit(**options)`` whose machine code is kept for as long as the source stays the same.
+def compiled(make: Any = numba.njit, **options: Any) -> Callable[[Any], Any]:
+    """Return ``make(**options)`` of Numba whose machine code is kept as long as the source stays the same.
 
     Where no folder can be written, or the source cannot be read, each process compiles for itself.
     """
 
     def decorate(function: Any) -> Any:
         for folder in _folders(function.__module__):
-            found = _kept_in(folder, options, function)
+            found = _kept_in(folder, partial(make, cache=True, **options), function)
             if found is not None:
                 return found
-        return numba.njit(**options)(function)
+        return make(**options)(function)
 
     return decorate
 
@@ -128,7 +128,7 @@ def _remove_old(folder: Path) -> None:
                     shutil.rmtree(other, ignore_errors=True)
 
 
-def _kept_in(folder: Path, options: dict[str, Any], function: Any) -> Any:
+def _kept_in(folder: Path, make: Callable[..., Any], function: Any) -> Any:
     """Return the compiled function, or None where Numba keeps it elsewhere, under a name without the digest.
 
     Numba chooses the folder when it decorates; if it cannot write there it looks for another.
@@ -136,7 +136,7 @@ def _kept_in(folder: Path, options: dict[str, Any], function: Any) -> Any:
     with _LOCK, contextlib.suppress(RuntimeError):  # it found no place at all
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
-            found = numba.njit(cache=True, **options)(function)
+            found = make()(function)
         finally:
             numba.config.CACHE_DIR = before
         keyed = not hasattr(found, "stats") or Path(found.stats.cache_path).is_relative_to(folder)

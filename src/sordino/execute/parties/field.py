@@ -7,11 +7,14 @@ larger fields, which only very long sums need, use Python's integers.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.kernel.arrays import compiled
 from sordino.kernel.noise import NoiseSource
 
 Residues = NDArray[Any]
@@ -118,6 +121,7 @@ class _Words(Field):
 
     def __init__(self) -> None:
         super().__init__(61)
+        self._sum, self._product = _passes()
 
     def array(self, values: Any) -> Residues:
         return np.asarray(np.asarray(values) % self.modulus).astype(_U)
@@ -126,23 +130,18 @@ class _Words(Field):
         return super().signed(values.astype(np.int64))
 
     def add(self, left: Any, right: Any) -> Residues:
-        return _folded(left + right)
+        return np.asarray(self._sum(left, right))
 
     def subtract(self, left: Any, right: Any) -> Residues:
-        return _folded(left + (_P - right))
+        return np.asarray(self._sum(left, _P - right))
 
     def multiply(self, left: Any, right: Any) -> Residues:
-        # With x = x1 2^31 + x0 the product is x1 y1 2^62 + (x1 y0 + x0 y1) 2^31 + x0 y0, and 2^61 is 1.
-        # The four terms are below 2^61, 2^32, 2^61 and 2^62: their sum fits in 64 bits.
-        left1, left0, right1, right0 = left >> _31, left & _LOW31, right >> _31, right & _LOW31
-        middle = left1 * right0 + left0 * right1
-        ends = left1 * right1 * _U(2) + left0 * right0
-        return _folded(ends + (middle >> _30) + ((middle & _LOW30) << _31))
+        return np.asarray(self._product(left, right))
 
     def apply(self, linear: Any, values: Residues) -> Residues:
-        # Halves of words: up to 2^32 of them add up without overflow.
+        # Halves of words: up to 2^31 of them add up without overflow.
         low, high = linear(values & _LOW32), linear(values >> _U(32))
-        return self.add(_folded(low), self.multiply(_folded(high), _U(2**32)))
+        return self.add(low, self.multiply(self.add(high, _U(0)), _U(2**32)))
 
     def draw(self, count: int, noise: NoiseSource) -> Residues:
         return noise.integers(self.modulus, count).astype(_U)
@@ -154,7 +153,24 @@ class _Words(Field):
         return np.frombuffer(payload, dtype="<u8").astype(_U)
 
 
-def _folded(words: Any) -> Residues:
-    """Return the residues of unsigned words of 64 bits."""
+@cache
+def _passes() -> tuple[Any, Any]:
+    """Return sum and product of words in one compiled pass each, the sum of any words below 2^63."""
+    function = compiled(numba.vectorize, ftylist_or_function=["uint64(uint64, uint64)"])
+    return function(_sum), function(_product)
+
+
+def _sum(left: Any, right: Any) -> Any:
+    words = left + right
     once = (words & _P) + (words >> _61)
-    return np.asarray(once - (once >= _P) * _P, dtype=_U)
+    return once - _P if once >= _P else once
+
+
+def _product(left: Any, right: Any) -> Any:
+    # With x = x1 2^31 + x0 the product is x1 y1 2^62 + (x1 y0 + x0 y1) 2^31 + x0 y0, and 2^61 is 1.
+    # The four terms are below 2^61, 2^32, 2^61 and 2^62: their sum fits in 64 bits.
+    left1, left0, right1, right0 = left >> _31, left & _LOW31, right >> _31, right & _LOW31
+    middle = left1 * right0 + left0 * right1
+    words = left1 * right1 * _U(2) + left0 * right0 + (middle >> _30) + ((middle & _LOW30) << _31)
+    once = (words & _P) + (words >> _61)
+    return once - _P if once >= _P else once
