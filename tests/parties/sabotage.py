@@ -40,7 +40,7 @@ def stall():
 def _links():
     import gc
 
-    return [x for x in gc.get_objects() if isinstance(x, links.Link) and x.transport is not None]
+    return [x for x in gc.get_objects() if type(x) is links.Link and x.transport is not None]
 
 
 def reset():
