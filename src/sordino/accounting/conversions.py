@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import mpmath
 import numpy as np
@@ -42,11 +43,19 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     else:
         while _log_delta(sigma, high) > wanted:
             low, high = high, 10 * high
-        epsilon = optimize.brentq(lambda e: _log_delta(sigma, e) - wanted, low, high, xtol=1e-12)
+        epsilon = _first_below(lambda e: _log_delta(sigma, e), wanted, low, high)
     step = max(epsilon, 1e-3) * 2.0**-50
     while math.isfinite(epsilon) and _gaussian_delta(mu, epsilon) > delta:
         epsilon, step = epsilon + step, 2 * step
     return epsilon
+
+
+def _first_below(falling: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+    """Return where a falling function has come down to a value, by halves; SciPy's loads 200 modules."""
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falling(middle) > wanted else (low, middle)
+    return high
 
 
 def _log_delta(sigma: float, epsilon: float) -> float:
@@ -75,7 +84,7 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
         low, high = low / 10, low
     while _log_delta(high, bounded) > wanted:
         low, high = high, 10 * high
-    multiplier = optimize.brentq(lambda s: _log_delta(s, bounded) - wanted, low, high, xtol=1e-12)
+    multiplier = _first_below(lambda s: _log_delta(s, bounded), wanted, low, high)
     step = 2.0**-48
     while multiplier * SMALLEST_MU < 1 and gaussian_epsilon(1 / multiplier, delta) > epsilon:
         multiplier, step = multiplier * (1 + step), 2 * step

@@ -1,8 +1,8 @@
 """Modules of other packages that a command imports and may never use: each runs when a name of it is used.
 
-scikit-learn imports SciPy's statistics and pandas, and dp-accounting its accountants, whether or not anything
-calls them: half of the imports of a small fit. Only the program defers them; a process that imports the
-library is its user's own.
+scikit-learn imports SciPy's statistics and pandas, dp-accounting its accountants, SciPy the Fortran of NumPy,
+Numba a reader of YAML, whether or not anything calls them: half of the imports of a small fit. Only the
+program defers them; a process that imports the library is its user's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-MODULES = frozenset({"dp_accounting", "pandas", "scipy.optimize", "scipy.signal", "scipy.stats"})
+MODULES = frozenset(
+    {"dp_accounting", "numpy.f2py", "pandas", "yaml"}
+    | {"scipy.fft", "scipy.optimize", "scipy.signal", "scipy.stats"}
+)
 
 
 class Deferred(ModuleType):

@@ -448,6 +448,25 @@ def _dots(block: Any, w: Any, out: Any) -> None:
 
 
 @compiled(nogil=True)
+def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
+    """Add ``|coef_i x_i|``, or its square, of the rows of an array to ``out``."""
+    for i in range(matrix.shape[0]):
+        if coef[i] != 0.0:
+            for j in range(out.size):
+                size = abs(coef[i] * np.float64(matrix[i, j]))
+                out[j] += size * size if square else size
+
+
+@compiled(nogil=True)
+def map_rows(block: Any, factors: Any, shift: Any, scale: Any, weights: Any, out: Any) -> None:
+    """Write ``weights_i scale (factors_i x_i - shift)``, and nothing for a row whose weight is zero."""
+    for i in range(block.shape[0]):
+        for j in range(scale.size):
+            value = (factors[i] * np.float64(block[i, j]) - shift[j]) * scale[j] * weights[i]
+            out[i, j] = value if weights[i] != 0.0 else 0.0
+
+
+@compiled(nogil=True)
 def _add_rows(block: Any, factors: Any, out: Any) -> None:
     for i in range(block.shape[0]):
         row, factor = block[i], factors[i]

@@ -297,11 +297,7 @@ class DenseRecords(LocalRecords):
         return replace(self, matrix=self.matrix[rows], **self._facts_of(rows))
 
     def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
-        step = max(1, (1 << 20) // max(1, self.features))
-        for start in range(0, self.count, step):
-            rows = slice(start, start + step)
-            sizes = np.abs(self._block(rows)) * coefficients[rows, None]
-            out += (np.square(sizes) if square else sizes).sum(axis=0)
+        csr.size_rows(self.matrix, coefficients, square, out)
 
     def gram(self, ball: PublicBall) -> Floats:
         out = np.zeros((self.features, self.features))
@@ -646,13 +642,13 @@ class LocalView(AffineView):
         weights = self._clip * np.sqrt(factors)
         if sparse.issparse(base.matrix) and base.matrix.nnz * _SPARSE < base.matrix.shape[0] * base.features:
             return self._gram_of_entries(weights)
+        mapped, stored = np.empty((step, base.features)), not sparse.issparse(base.matrix)
         for start in range(0, base.count, step):
             rows = slice(start, min(start + step, base.count))
-            block = base.clipped_rows(rows)
-            block -= affine.shift
-            block *= affine.scale
-            block *= weights[rows, None]
-            block[weights[rows] == 0.0] = 0.0
+            block = mapped[: rows.stop - start]
+            given = base.matrix[rows] if stored else base.clipped_rows(rows)
+            factors = base.scale[rows] if stored else np.ones(len(block))
+            csr.map_rows(given, factors, affine.shift, affine.scale, weights[rows], block)
             out += block.T @ block
         return (out + out.T) / 2.0
 

@@ -15,7 +15,7 @@ from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.lazy import TouchMap
 from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, OneCount, Point, Pull
 from sordino.problems.losses import Loss, compiled_form
-from sordino.problems.queries import check_clip, sure, weighted
+from sordino.problems.queries import check_clip, octaves_counted, sure, weighted
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
@@ -154,11 +154,7 @@ class SizeCounts(OneCount):
 
     def counted(self, sizes: Floats) -> Floats:
         """Return how many sizes lie in each cell; one that is not a number lies in none."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            cell = np.ceil(self.cells * (np.clip(np.log2(sizes), _LOWEST, _HIGHEST) - _LOWEST))
-        return np.bincount(
-            cell[np.isfinite(sizes)].astype(int), minlength=self.cells * (_HIGHEST - _LOWEST) + 1
-        ).astype(float)
+        return octaves_counted(sizes, self.cells, (_LOWEST, _HIGHEST))[1]
 
     def quantile(self, counts: Floats, share: float, noise: float, most: float) -> float | None:
         """Return the size below which about ``share`` of the noisy counts lie, at most ``most``.
@@ -209,9 +205,10 @@ class SizeCounts(OneCount):
     def _wider(self, counts: Floats, noise: float, most: float) -> Iterator[tuple[Ints, int, Floats]]:
         """Yield last cells, the number of cells taken together, and counts that noise would not reach."""
         last = math.ceil(self.cells * (min(max(math.log2(most), _LOWEST), _HIGHEST) - _LOWEST))
+        below = np.cumsum(counts)
         for width in (w for w in (1, 2, 4, 8, 16) if w <= _WIDEST * self.cells):
             ends = np.arange(max(last, 1), 0, -width)[::-1]
-            sized = np.array([counts[max(end - width, 0) + 1 : end + 1].sum() for end in ends])
+            sized = below[ends] - below[np.maximum(ends - width, 0)]
             yield ends, width, np.where(sized > sure(ends.size) * math.sqrt(width) * noise, sized, 0.0)
 
 

@@ -21,6 +21,7 @@ from sordino.problems.queries import check_clip, weighted
 # ------------ The vectors of the last question about margins in one compiled pass, for losses of one margin
 
 ROOT = math.sqrt(2.0)
+_BLOCK = 1 << 14  # records whose vectors stay in the cache
 
 
 @numba.njit(inline="always", error_model="numpy")
@@ -147,23 +148,26 @@ class MarginFit(ClippedSum):
             s = records.within(own.affine.columns).margins(w)
             view = records.through(own.affine)
             if isinstance(s, np.ndarray) and s.ndim == 1 and compiled_form(self.loss) is not None:
-                return sum_of_rows(self._in_one_pass(view, s, params) / own.narrow, self.clip)
+                blocks = [slice(i, i + _BLOCK) for i in range(0, s.size, _BLOCK)]
+                return sum((self._in_one_pass(view, s, params, rows) for rows in blocks), np.zeros(self.size))
             s = s - self._own_part(view, s, own, unit)
             z = s / self.units()[0]
             of = self._of_classes if s.ndim == 2 else self._of_one
             parts = of(z, slope * s + offset, records.targets, unit, own.narrow)
             return sum_of_rows([weighted(part, records.weights) / own.narrow for part in parts], self.clip)
 
-    def _in_one_pass(self, view: Any, s: Floats, params: Any) -> Floats:
-        """Return the vectors of the records, one row each; what :meth:`_of_one` does."""
+    def _in_one_pass(self, view: Any, s: Floats, params: Any, rows: slice) -> Floats:
+        """Return the sum of the clipped vectors of some records; what :meth:`_of_one` does."""
         _, offset, slope, unit, own = params
         kind, threshold = compiled_form(self.loss) or (0, 0.0)
-        records = (view.targets, as_weights(view.weights), view.sizes, view.norms)
+        weights = as_weights(view.weights if view.weights is None else view.weights[rows])
+        records = (view.targets[rows], weights, view.sizes[rows], view.norms[rows])
         units = (*self.units(own.narrow), own.narrow * self.clip)
         before = (float(own.start), float(own.end), own.clip, limit(own.clip), own.fair)
-        loss, point, out = (kind, unit, threshold), (slope, float(offset)), np.empty((s.size, self.size))
+        loss, point, s = (kind, unit, threshold), (slope, float(offset)), s[rows]
+        out = np.empty((s.size, self.size))
         margin_rows(s, records, loss, before, own.travel, point, units, out)
-        return out
+        return sum_of_rows(out if own.narrow == 1.0 else out / own.narrow, self.clip)
 
     def unpacked(self, answer: Floats, narrow: float = 1.0) -> tuple[Floats, Floats]:
         """Return gradient and curvature in the slope (and the offset) from an answer."""

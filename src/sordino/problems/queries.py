@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
-from sordino.kernel.arrays import Floats, Ints, public_distance, public_norm
+from sordino.kernel.arrays import Floats, Ints, compiled, public_distance, public_norm
 from sordino.kernel.clip import check_bound, clip_scalars, factors_of, row_peaks
 from sordino.kernel.query import (
     AffineViews,
@@ -244,6 +244,26 @@ class StepSizeScores(FromSum):
 _OCTAVES = 24
 
 
+def octaves_counted(values: Any, cells: int, ends: tuple[int, int]) -> Floats:
+    """Return how many values below zero, and how many others, have their size in each cell of a grid.
+
+    An octave has so many cells; what is beyond the ends counts in the cells there, and what is not a finite
+    number nowhere.
+    """
+    out = np.zeros((2, cells * (ends[1] - ends[0]) + 1))
+    _count_octaves(np.ascontiguousarray(values, dtype=np.float64), cells, float(ends[0]), float(ends[1]), out)
+    return out
+
+
+@compiled(nogil=True)
+def _count_octaves(values: Floats, cells: int, low: float, high: float, out: Floats) -> None:
+    for i in range(values.size):
+        size = abs(values[i])
+        if size < math.inf:
+            octave = min(max(math.log2(size), low), high) if size > 0.0 else low
+            out[0 if values[i] < 0.0 else 1, math.ceil(cells * (octave - low))] += 1.0
+
+
 @dataclass(frozen=True)
 class GradientCounts(OneCount):
     """How many records have the size of their gradient in each cell of a grid, by the sign of the residual.
@@ -275,11 +295,7 @@ class GradientCounts(OneCount):
         with np.errstate(all="ignore"):  # what is not a number is counted nowhere
             margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
-            signed = np.asarray(residual * view.norms)
-            signed = signed[np.isfinite(signed)]
-            octaves = np.clip(np.log2(np.abs(signed)), -_OCTAVES, 0.0)
-        cell = np.ceil(self.cells * (octaves + _OCTAVES)).astype(int) + self._cells * (signed >= 0.0)
-        return np.bincount(cell, minlength=2 * self._cells).reshape(2, -1).astype(float)
+            return octaves_counted(residual * view.norms, self.cells, (-_OCTAVES, 0))
 
 
 # -------------------------- Where targets lie: counts in equal cells, asked again in ever smaller intervals

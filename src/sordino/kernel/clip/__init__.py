@@ -181,24 +181,38 @@ def centred(
     shift: Any,
     weights: Any,
     whole: float,
-    dense: bool,
     near: Any,
     away: Any,
 ) -> None:
     """Write ``|| weights (f x - shift) ||^2`` to ``near`` and ``|| weights f x ||^2`` to ``away``."""
     for i in range(rows.size):
-        start, stop = pointers[rows[i]], pointers[rows[i] + 1]
         inside, covered, size = 0.0, 0.0, 0.0
-        for p in range(start, stop):
-            column = p - start if dense else columns[p]
+        for p in range(pointers[rows[i]], pointers[rows[i] + 1]):
+            column = columns[p]
             entry = factors[i] * np.float64(values[p])
             apart = (entry - shift[column]) * weights[column]
             offset, entry = shift[column] * weights[column], entry * weights[column]
             inside += apart * apart
             covered += offset * offset
             size += entry * entry
-        rest = 0.0 if dense else whole - covered
-        near[i], away[i] = inside + max(rest, 0.0), size
+        near[i], away[i] = inside + max(whole - covered, 0.0), size
+
+
+@compiled(nogil=True, fastmath=_FREE_ORDER)
+def centred_array(
+    rows: Any, values: Any, factors: Any, shift: Any, weights: Any, near: Any, away: Any
+) -> None:
+    """Write what :func:`centred` does, of rows that have an entry in every column."""
+    for i in range(rows.size):
+        row = values[rows[i] * shift.size : (rows[i] + 1) * shift.size]
+        inside, size = 0.0, 0.0
+        for j in range(row.size):
+            entry = factors[i] * np.float64(row[j])
+            apart = (entry - shift[j]) * weights[j]
+            entry *= weights[j]
+            inside += apart * apart
+            size += entry * entry
+        near[i], away[i] = inside, size
 
 
 # Rows are those of a C-ordered array or of a CSR matrix whose structure was checked. A row that is not
@@ -326,11 +340,11 @@ def centred_norms(
     near, away = np.empty(rows.size), np.empty(rows.size)
     with np.errstate(all="ignore"):
         whole = float(np.square(weights * shift).sum())
-        dense = not sparse.issparse(matrix)
-        centred(pointers, rows, values, columns, factors, shift, weights, whole, dense, near, away)
-        if not dense:
+        if sparse.issparse(matrix):
+            centred(pointers, rows, values, columns, factors, shift, weights, whole, near, away)
             out = np.sqrt(near + 6 * (width + 4) * 2.0**-53 * spread * (away + whole))
         else:
+            centred_array(rows, values, factors, shift, weights, near, away)
             out = np.sqrt(near) + 8 * 2.0**-53 * spread * (np.sqrt(away) + np.sqrt(whole))
         out = above(out, width) + 2.0**-500 * np.sqrt(width)
     return np.asarray(np.where(np.isfinite(out), out, np.nan))
