@@ -5,10 +5,12 @@ work on the machine changes little; on machines of their own the wall time of a 
 :meth:`Constants.round_of` returns.
 
 Command: python -m benchmarks.scale   (seed 0; about a minute)
+         python -m benchmarks.scale --workers 2 4 8   (rounds on so many processes, and a line through them)
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -137,7 +139,8 @@ def entry_here(columns: int, rows: int = 20_000, times: int = 7) -> float:
 def measured_there(processes: list[Any], rows: int, entries: int, columns: int, times: int) -> np.ndarray:
     """Return the mean seconds of the processor for a round: of the driver, and of a worker."""
     make, label = delayed(rows_of), delayed(labels_of)
-    parts = [rows // 4] * 4
+    count = max(4, len(processes) - 1)
+    parts = [rows // count] * count
     X, y = spread(
         [make(part, entries, columns, seed) for seed, part in enumerate(parts)],
         [label(part, seed) for seed, part in enumerate(parts)],
@@ -193,9 +196,36 @@ def judge(found: Constants, processes: list[Any]) -> None:
         )
 
 
+def several(counts: list[int], rows: int = 120_000, entries: int = 20, columns: int = 20_000) -> None:
+    """Print what rounds cost on several numbers of processes, and what a line through them says of 100."""
+    found = []
+    for workers in counts:
+        with opened(workers) as made:
+            measured_there(made.processes, 400, 10, 1_000, 20)  # compiles and connects
+            found.append(measured_there(made.processes, rows, entries, columns, 40))
+        driver, worker = 1e3 * found[-1]
+        print(
+            f"  {workers} workers, {(rows, entries, columns)}: driver {driver:.1f} ms, each worker "
+            f"{worker:.1f} ms, {2 * 8 * columns * workers / 1e6:.2f} MB a round",
+            flush=True,
+        )
+    driver, worker = np.array(found).T
+    (each, once), (share, fixed) = np.polyfit(counts, driver, 1), np.polyfit(1 / np.array(counts), worker, 1)
+    print(
+        f"  driver {1e3 * once:.1f} ms and {1e3 * each:.2f} a worker; a worker {1e3 * fixed:.1f} ms and 1/W"
+    )
+    print(f"  of {1e3 * share:.1f}: on 100 workers {1e3 * (once + 100 * each + fixed + share / 100):.0f} ms")
+
+
 def main() -> None:
     """Print constants, how well they predict, and what they say of a large cluster."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workers", type=int, nargs="+", help="Measure rounds on so many processes.")
+    asked_for = parser.parse_args().workers
     describe()
+    if asked_for:
+        several(asked_for)
+        return
     with opened() as made:
         processes = made.processes
         found = constants(processes)
