@@ -211,3 +211,34 @@ def test_what_to_type_next_is_quoted_and_books_where_learning_was_booked(folder)
         assert next_words[next_words.index(option) + 1] == value
     hint = typed("schema", "check", "no such.toml", code=3)
     assert "'no such.toml'" in hint
+
+
+def test_a_blank_ordinal_stays_blank_and_is_asked_for(folder):
+    kinds = [word if word != "--category" else "--ordinal" for word in KINDS]
+    typed("schema", "draft", "people.csv", *kinds, "--output", "blank.toml")
+    assert "town (levels in their order, which no record tells)" in typed(
+        "schema", "check", "blank.toml", "people.csv", code=3
+    )
+    said = typed("schema", "learn", "blank.toml", "people.csv", "--epsilon", 1, "--output", "s.toml")
+    assert "Still blank: town" in said
+    assert said.endswith("Next: sordino schema check s.toml\n")
+    assert "pay" not in typed("schema", "check", "s.toml", code=3)
+    assert "nothing was spent" in typed(
+        "schema", "learn", "s.toml", "people.csv", "--epsilon", 1, "--output", "t.toml", code=3
+    )
+
+
+def test_errors_and_notes_name_options_and_not_parameters_of_python(folder):
+    columns = {"age": (0, 100), "dose": (0, 3)}
+    text = "".join(
+        f'[columns.{c}]\nkind = "number"\nlow = {a}\nhigh = {b}\n' for c, (a, b) in columns.items()
+    )
+    text += '[columns.town]\nkind = "ignored"\n[columns.id]\nkind = "ignored"\n'
+    Path("s.toml").write_text(f'format = 1\n{text}[columns.ill]\nkind = "target"\nlevels = ["no", "yes"]\n')
+    fit = ("fit", "people.csv", "--schema", "s.toml", "--epsilon", 1, "--output", "m.sordino")
+    said = typed(*fit, *BOOKED, "--relation", "replace-one", code=5)
+    assert "Plan with --relation add-remove." in said
+    assert "Next: sordino ledger show budget.db people" in said
+    assert "no --delta" in typed(*fit, "--delta", 0.5)
+    said = typed(*fit, "--force", "--set", "solver=sgd", "--set", "noise=paper")
+    assert "Note: --set noise=paper runs the published formula" in said

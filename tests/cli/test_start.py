@@ -133,3 +133,22 @@ def test_init_keeps_how_the_file_is_read_for_the_commands_that_follow(people):
     assert (kept["decimal"], kept["format"], "encoding" in kept) == (",", "csv", False)
     words = typed("fit", "--config", "people.run.toml", code=3)  # what is kept are options that fit has
     assert "schema" in words
+
+
+def test_init_writes_no_password_down(people, monkeypatch):
+    asked = []
+
+    def opened(address, create=False):
+        asked.append(address)
+        return sordino.Ledger.open("budget.db", create=create)
+
+    monkeypatch.setattr(start.shared, "open_ledger", opened)
+    url = "postgresql://ada:secret@localhost/budgets"
+    said = typed("init", "people.csv", "--target", "y", "--epsilon", 4, "--ledger", url)
+    told = typed_json(
+        "init", "people.csv", "--dataset", "others", "--target", "y", "--epsilon", 4, "--ledger", url
+    )
+    assert asked == [url, url]
+    assert "on postgresql://ada@localhost/budgets" in said
+    for text in (said, str(told), Path("people.run.toml").read_text()):
+        assert "secret" not in text

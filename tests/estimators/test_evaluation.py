@@ -7,6 +7,8 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
 import sordino
 from sordino.accounting import gaussian_epsilon
@@ -296,3 +298,13 @@ def test_a_record_without_a_prediction_does_not_stop_the_score_wherever_it_stand
         rows[place] = -1.0
         score = sordino.private_score(Root(), rows, np.ones(50), metric="mse", bounds=(0, 2))
         assert score.privacy.epsilon <= 1.0
+
+
+def test_a_model_that_was_not_fitted_is_refused_as_scikit_learn_does():
+    X, y = np.zeros((5, 2)), np.zeros(5)
+    search = sordino.PrivateSearchCV(sordino.LinearRegression(), {"max_iter": [1, 2]})
+    for model in (sordino.LinearRegression(), make_pipeline(sordino.LinearRegression()), search):
+        with pytest.raises(NotFittedError):
+            sordino.private_score(model, X, y, bounds=(0, 1))
+        with pytest.raises(NotFittedError):
+            sordino.private_scores_by(model, X, y, by={"a": (y, [0])}, bounds=(0, 1))

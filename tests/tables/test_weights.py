@@ -68,3 +68,14 @@ def test_what_knows_no_weights_refuses_them():
         sordino.TableEncoder(schema).fit(table)
     with pytest.raises(SchemaError, match="at most one weight"):
         sordino.Schema([Number("x", 0, 1), Weight("w", 2.0), Weight("v", 2.0)])
+
+
+def test_a_search_weighs_the_records_of_a_table():
+    public = np.random.default_rng(8)
+    table = pd.DataFrame({"a": public.uniform(0, 1, 2000), "w": public.integers(0, 2, 2000) * 4.0})
+    table["y"] = np.where(table["w"] > 0, 1.0, 0.0)  # records of weight zero say otherwise
+    schema = sordino.Schema([Number("a", 0, 1), Weight("w", high=4), Target("y", low=0, high=1)])
+    model = sordino.LinearRegression(schema=schema, knots=1, pairs=False)
+    search = sordino.PrivateSearchCV(model, {"max_iter": [10, 20]}, epsilon=8.0).fit(table)
+    assert search.predict(table[["a"]]).mean() > 0.9
+    assert search.privacy_.status == "private"

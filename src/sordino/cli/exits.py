@@ -19,7 +19,7 @@ import click
 
 from sordino import errors
 from sordino.cli.later import defer
-from sordino.cli.shared import RUNNING, guard
+from sordino.cli.shared import OWN_OPTIONS, RUNNING, guard
 
 OK = 0
 FAILED = 1
@@ -56,9 +56,12 @@ _CODES: tuple[tuple[type[errors.SordinoError], int], ...] = (
 )
 
 
+_WORDS = {"None": "none", "True": "true", "False": "false"}
+_NOT_SET = ("max_advantage", "max_posterior", "prior")  # parts of --epsilon
 # The command to type next, where an error does not name one by itself.
 _NEXT: tuple[tuple[type[errors.SordinoError], str], ...] = (
     (errors.BudgetExceededError, "ledger show {ledger} {dataset}"),
+    (errors.PolicyMismatchError, "ledger show {ledger} {dataset}"),
     (errors.DatasetExistsError, "ledger show {ledger} {dataset}"),
     (errors.LedgerError, "doctor --ledger {ledger}"),
     (errors.ModelFileError, "fit DATA --schema SCHEMA --epsilon 1 --output MODEL"),
@@ -81,6 +84,23 @@ def next_command(error: errors.SordinoError, context: click.Context | None) -> s
     hints = (text for kind, text in _NEXT if isinstance(error, kind))
     known = (text for text in hints if set(re.findall(r"{(\w+)}", text)) <= set(words))
     return f"\nNext: sordino {next(known).format(**words)}"
+
+
+def in_flags(text: str, context: click.Context | None) -> str:
+    """Return a text in which parameters of Python are what is typed: ``delta=None`` is "no --delta"."""
+    params = {} if context is None else {p.name: p.opts[0] for p in context.command.params}
+    flags = {name: flag for name, flag in {**params, **OWN_OPTIONS}.items() if flag in params.values()}
+
+    def typed(found: re.Match[str]) -> str:
+        name, value = found[1], found[2].strip("'")
+        if name not in flags:
+            settable = "given" in params and name not in _NOT_SET
+            return f"--set {name}={_WORDS.get(value, value)}" if settable else found[0]
+        if value in _WORDS:
+            return flags[name] if value == "True" else f"no {flags[name]}"
+        return f"{flags[name]} {value}"
+
+    return re.sub(r"(?<![\w?&/-])(\w+)=('[^']*'|[\w.+-]*\w)", typed, text)
 
 
 class Refused(click.ClickException):
@@ -111,7 +131,7 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was typed."""
-        with in_words(ctx), notes(), patient():
+        with in_words(ctx), notes(ctx), patient():
             return super().invoke(ctx)
 
 
@@ -142,7 +162,8 @@ def in_words(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     except errors.SordinoError as error:
-        text = f"{error}{next_command(error, ctx.meta.get(RUNNING))}"
+        running = ctx.meta.get(RUNNING)
+        text = f"{in_flags(str(error), running)}{next_command(error, running)}"
         raise Refused(text, status_of(error)) from error
     except KeyboardInterrupt:
         raise Refused("Stopped. What was reserved on a ledger stays booked.", STOPPED) from None
@@ -163,11 +184,13 @@ def in_words(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
-def notes() -> Iterator[None]:
+def notes(ctx: click.Context) -> Iterator[None]:
     """Show our warnings as notes. Warnings of other libraries may quote data, and are not shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in ("NotPrivate", "Privacy", "Ledger", "UndeclaredBound", "SlowEngine", "Divergence"):
+        for name in ("NotPrivate", "Privacy", "Ledger", "UndeclaredBound", "SlowEngine", "Fit", "Divergence"):
             warnings.simplefilter("always", getattr(errors, f"{name}Warning"))
-        warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_, **__: click.echo(
+            f"Note: {in_flags(str(message), ctx.meta.get(RUNNING))}", err=True
+        )
         yield

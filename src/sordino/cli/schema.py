@@ -134,7 +134,9 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
         place = f"{schema.stem}-learned.toml"
         asked = {**said, "epsilon": 0.5, "output": place}
         pay = shared.command_line("schema", "learn", schema, data or "DATA", **asked)
-        raise SchemaError(f"Not declared yet: {blank}. Fill in the blanks, or pay for them: {pay}")
+        able = any(column.learnable for column in found.unknown)
+        remedy = f"Fill in the blanks, or pay for them: {pay}" if able else "Fill in the blanks."
+        raise SchemaError(f"Not declared yet: {blank}. {remedy}")
     if not as_json:
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
         if shares is not None:
@@ -179,8 +181,10 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     _print(found)
     click.echo(f"{output}: {shared.guarantee(report)}. It counts once, on top of what is fitted.")
     shared.tell_unbooked(budget)
+    for column in found.unknown:
+        click.echo(f"Still blank: {column.name} ({column.unknown}). Fill it in.")
     fit = shared.command_line("fit", data, schema=output, epsilon=1, **said, output="MODEL")
-    click.echo(f"Next: {fit}")
+    click.echo(f"Next: {shared.command_line('schema', 'check', output) if found.unknown else fit}")
 
 
 def _summary(found: Schema) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError, levels_to_the_caller
@@ -31,6 +32,7 @@ from sordino.execute import executor_of, held_columns, in_dask
 from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
+from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import Status, each_once
@@ -93,6 +95,7 @@ def private_score(
     >>> bool(score.interval[0] <= score <= score.interval[1]), score.privacy.status
     (True, 'private')
     """
+    require_fitted(model)
     row, sign = find_metric("metric", metric, model)
     limits = limits_of(row, model, loss_bound, bounds, bins)
     chosen = row.metric(limits) if row.beside is None else row.beside(row.metric(limits), limits)
@@ -150,6 +153,7 @@ def private_scores_by(
     **Privacy.** (epsilon, delta)-DP for one record (person) of X and y: one release of counts, sums and sums
     of squares by subgroup, as of :meth:`GroupBy.mean`. A record is in one subgroup.
     """
+    require_fitted(model)
     name = ("accuracy" if is_classifier(model) else "mae") if metric is None else metric
     row, sign = find_metric("metric", name, model)
     if row.loss is None:
@@ -166,6 +170,13 @@ def private_scores_by(
     found = grouped.mean(values, epsilon, delta, bounds=ends, learned=model_prices(model), **options)
     privacy = replace(found.privacy, notes=(*found.privacy.notes, *notes)) if notes else found.privacy
     return replace(found, statistic=name, model=model_digest(model), privacy=privacy)
+
+
+def require_fitted(model: Any) -> None:
+    """Refuse a model of ours that was not fitted, by scikit-learn's own error; of others nobody knows."""
+    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if isinstance(final, PrivateEstimator):
+        check_is_fitted(final)
 
 
 def _subgroups(model: Any, X: Any, by: Any) -> tuple[dict[str, Any], dict[str, Any]]:

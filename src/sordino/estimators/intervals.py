@@ -222,7 +222,10 @@ def _handed_on(model: Any, report: PrivacyReport) -> PrivacyReport:
 
 @dataclass(frozen=True, eq=False)
 class PredictionIntervals:
-    """What :func:`prediction_intervals` returns: ``radius``, a private quantile of errors, ``privacy``."""
+    """What :func:`prediction_intervals` returns: ``radius``, a private quantile of errors, ``privacy``.
+
+    The radius is infinite, and ends are the declared bounds of the targets, where records do not tell it.
+    """
 
     model: Any
     coverage: float
@@ -233,7 +236,7 @@ class PredictionIntervals:
         """Return predictions and the ends of their intervals, within the declared bounds of the targets."""
         found = np.asarray(self.model.predict(X), dtype=float)
         reach = self.radius * _scale(self.model, found)
-        limits = getattr(self.model, "target_range_", (-math.inf, math.inf))
+        limits = _limits(self.model)
         return found, np.clip(found - reach, *limits), np.clip(found + reach, *limits)
 
 
@@ -255,7 +258,9 @@ def prediction_intervals(
     Whatever the law of the records and however wrong the model, a new record of the same law is covered with
     at least about this probability (split conformal prediction): the rank is one standard deviation of its
     noise higher than the share asks, so where records times epsilon are few, radius and coverage are larger.
-    Errors of counts are measured in roots of the prediction, those of Gamma amounts in the prediction.
+    Where that rank is beyond the last record (95 % at epsilon 1: below about 500 records), or the radius as
+    wide as the declared bounds, ends are these bounds, and a :class:`FitWarning` says so. Errors of
+    counts are measured in roots of the prediction, those of Gamma amounts in the prediction.
 
     Parameters
     ----------
@@ -305,7 +310,23 @@ def prediction_intervals(
     )
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     fitted = run(task, executor_of(errors[:, None], None, data_norm=None), ask)
-    return PredictionIntervals(model, share, max(float(fitted.result.value[0, 0]), 0.0), fitted.report)
+    radius, (low, high) = max(float(fitted.result.value[0, 0]), 0.0), _limits(model)
+    if radius * float(_scale(model, np.array([high]))[0]) >= high - low or math.isinf(radius):
+        warnings.warn(
+            f"prediction_intervals: {n} {who}s and epsilon = {ask.epsilon:g} do not tell how far a share of "
+            f"{share:.3g} of the targets may be off, so all ends are their declared bounds, or open. "
+            "Ask for a smaller coverage, or with more records or a larger epsilon.",
+            FitWarning,
+            stacklevel=levels_to_the_caller(),
+        )
+        radius = math.inf
+    return PredictionIntervals(model, share, radius, fitted.report)
+
+
+def _limits(model: Any) -> tuple[float, float]:
+    """Return the declared bounds of the targets, which predictions keep."""
+    low, high = getattr(model, "target_range_", (-math.inf, math.inf))
+    return low, high
 
 
 def _scale(model: Any, predicted: Floats) -> Floats:

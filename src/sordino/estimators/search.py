@@ -71,6 +71,11 @@ class Candidates:
         found = getattr(first, "schema", None)
         return found if isinstance(found, Schema) else None
 
+    @property
+    def weighs(self) -> bool:
+        """Whether a table says how much its records count; in scores they count alike."""
+        return self.schema is not None and bool(self.schema.weighing)
+
     def prices(self, grid: Sequence[dict[str, Any]]) -> tuple[Price, ...]:
         """Return what was paid for the schemas of all candidates: the choice among them rests on each."""
         tried = _values(grid)
@@ -351,6 +356,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     setting, if it is in the grid, stays unless another is better by more than noise explains. Candidates of
     ``auto`` that differ in ``alpha`` or ``n_nonzero_coefs`` only are made of one fit, which is not repeated.
 
+    Weights and exposures of a table count in the fits; in the scores records count alike.
+
     Parameters
     ----------
     estimator : a Sordino estimator whose releases are all Gaussian on all records (``auto``, ``ight``, ...),
@@ -439,11 +446,15 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         labels = y if classifier else None
         past, future = rows_of(X, train), rows_of(X, test)
         owned = candidates.fit_params(None if owners is None else owners[train])
+
+        def told(rows: Any) -> Any:  # a table that weighs its records brings its targets along
+            return None if candidates.weighs else y[rows]
+
         # Each candidate up to its first release, the drawn ones or not: what fails is not paid for, and what
         # warns (a bound that was not declared) is seen, for inside of a trial it is not.
         for params in grid:
             model = candidates.build([params], search.trial, labels)
-            search.trial.rehearse(partial(model.fit, past, y[train], **owned))
+            search.trial.rehearse(partial(model.fit, past, told(train), **owned))
             candidates.rehearse_steps(params, search.trial, X, labels)
 
         def fitted(budget: Trial, number: int, rows: Any, targets: Any, owned: Any) -> list[Any]:
@@ -452,7 +463,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             return candidates.members(families[number], model)
 
         def trial(budget: Trial, number: int) -> tuple[Floats, list[Any]]:
-            models = fitted(budget, number, past, y[train], owned)
+            models = fitted(budget, number, past, told(train), owned)
             judging = None if owners is None else owners[test]
             scores = [score.of(model, future, y[test], judging) for model in models]
             return budget.score(np.stack(scores, axis=1)), models
@@ -460,7 +471,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         whole = candidates.fit_params(owners)
         found, number, place, models = search.run(
             trial,
-            lambda budget, number: fitted(budget, number, X, y, whole),
+            lambda budget, number: fitted(budget, number, X, told(slice(None)), whole),
             "PrivateSearchCV",
             candidates.home(families) if self.distribution is None else None,
             _told_apart(search) / judges,
@@ -543,6 +554,10 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             owners = schema.owners_of(owners, groups)
             if schema.person is not None:  # the model reads the owners from the table
                 features[schema.person.name] = owners
+            if candidates.weighs:
+                frame = schema.checked(X, target=True)
+                for column in schema.wanted(target=True)[len(schema.features) :]:
+                    features[column.name] = frame.column(column.name).array
             y = self._targets(candidates, target if y is None else y, len(features), classifier)
         elif not isinstance(self.estimator, Pipeline):
             features, y = check_data(self, X, y, y_numeric=not classifier)

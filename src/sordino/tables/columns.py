@@ -311,7 +311,7 @@ class Column:
     ``learned`` is what was paid for bounds or levels that come from records. It stays with the column, into
     whichever schema that is copied. A kind says ``word``, its name in a schema; ``stored``, what a file's
     column is read as; ``hints``, the lines of a draft; ``curved``, whether its effect may bend; ``examples``,
-    values that stand for all where no levels are declared.
+    values that stand for all where no levels are declared; ``learnable``, whether records tell its blanks.
     """
 
     word: ClassVar[str]
@@ -319,6 +319,7 @@ class Column:
     hints: ClassVar[tuple[str, ...]] = ()
     curved: ClassVar[bool] = False
     examples: ClassVar[tuple[str, ...]] = ()
+    learnable: ClassVar[bool] = True
 
     name: str
     learned: tuple[Price, ...] = field(default=(), kw_only=True)
@@ -354,7 +355,7 @@ class Column:
     def unknown(self) -> str | None:
         """What is not declared yet, in words; None where nothing is missing."""
         if getattr(self, "levels", ()) is None:
-            return "levels"
+            return "levels" if self.learnable else "levels in their order, which no record tells"
         return BOUNDS if getattr(self, "low", 0) is None else None
 
     @property
@@ -579,14 +580,15 @@ class Ordinal(Column):
     word: ClassVar[str] = "ordinal"
     hints: ClassVar[tuple[str, ...]] = ("levels = []  # in their order",)
     curved: ClassVar[bool] = True
+    learnable: ClassVar[bool] = False
 
-    levels: tuple[str, ...] = ()
+    levels: tuple[str, ...] | None = None
     missing: str = "column"
     source: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(levels=check_levels(self.name, self.levels or (), 2, learnable=False))
+        self._set(levels=check_levels(self.name, self.levels, 2, learnable=False))
         self._require_one_of((*GAPS, "other"))
 
     def _words(self) -> str:
@@ -594,14 +596,15 @@ class Ordinal(Column):
 
     def block(self, knots: Knots, markers: frozenset[str]) -> Block:
         """Return weights of the two knots, which are levels, around a value."""
-        count = knots if isinstance(knots, int) else len(self.levels)
-        places = np.linspace(0, len(self.levels) - 1, min(max(count, 2), len(self.levels))).round()
+        levels = self.levels or ()
+        count = knots if isinstance(knots, int) else len(levels)
+        places = np.linspace(0, len(levels) - 1, min(max(count, 2), len(levels))).round()
 
         def values(series: Any) -> Floats:
-            codes = codes_of(series, self.levels, markers)
+            codes = codes_of(series, levels, markers)
             return np.where(codes == MISSING, np.nan, codes.astype(float))
 
-        points = (self.levels[int(place)] for place in places)
+        points = (levels[int(place)] for place in places)
         return self._bent(knots, places, points, values, self.missing, other=True)
 
 

@@ -152,8 +152,12 @@ def learn_schema(
     the first record of each person is used. Half of delta pays for values that one person alone has.
     """
     schema = Schema.of(schema)
-    if not schema.unknown:
-        raise SchemaError("Every bound and level is declared: nothing to learn, and nothing was spent.")
+    asked = [column for column in schema.unknown if column.learnable]
+    if not asked:
+        rest = f"but {schema.unknown[0].unknown}, of {schema.unknown[0].name!r}" if schema.unknown else ""
+        raise SchemaError(
+            f"Every bound and level is declared{rest}: nothing to learn, and nothing was spent."
+        )
     frame = schema.checked(table, target=True, person=True)
     persons = schema.persons(frame)
     rows = None if persons is None else np.unique(persons, return_index=True)[1]
@@ -165,7 +169,7 @@ def learn_schema(
     tenth = 0.0 if book is None else float(at_least(book.policy(str(dataset_id)).delta / 10, 6))
     ask = replace(ask, delta=min(ask.delta, tenth)) if tenth > 0 else ask
     kind = Relation.parse(relation)
-    wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit, secure_noise=True)
+    wanted, sample = Wanted.of(schema), Sample(n, len(asked), kind, unit, secure_noise=True)
     learner = wanted.learner(RARE * ask.delta / kind.contributions)
     executor = wanted.executor(frame, rows, n)
     _require_enough(learner, sample, ask, wanted.has_labels)
@@ -178,7 +182,7 @@ def learn_schema(
         sample,
         "learn_schema",
         public=(f"number of {unit}s: {n}", "names of the columns"),
-        notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in schema.unknown), *whose),
+        notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in asked), *whose),
         learned=schema.learned,
         receipt=receipt,
     )
@@ -186,7 +190,7 @@ def learn_schema(
     found = wanted.filled(*fitted.result)
     # Each column that was asked, told or not: which ones were asked followed from what was learned before.
     paid = (*schema.learned, Price.of(fitted.report, receipt))
-    blank = {column.name for column in schema.unknown}
+    blank = {column.name for column in asked}
     columns = [replace(found.get(c.name, c), learned=paid) if c.name in blank else c for c in schema.columns]
     return Learned(Schema(columns, markers=schema.markers), fitted.report)
 
@@ -248,9 +252,10 @@ class Wanted:
     @classmethod
     def of(cls, schema: Schema) -> Wanted:
         """Sort the blanks of a schema; those without a kind come first and are asked both ways."""
-        blanks = tuple(c for c in schema.unknown if not (c.kind if isinstance(c, Target) else c.word))
-        numeric = tuple(c for c in schema.unknown if c not in blanks and c.is_numeric)
-        texts = tuple(c for c in schema.unknown if c not in (*blanks, *numeric))
+        asked = [c for c in schema.unknown if c.learnable]
+        blanks = tuple(c for c in asked if not (c.kind if isinstance(c, Target) else c.word))
+        numeric = tuple(c for c in asked if c not in blanks and c.is_numeric)
+        texts = tuple(c for c in asked if c not in (*blanks, *numeric))
         return cls(blanks, (*blanks, *numeric), (*blanks, *texts), schema.markers)
 
     @property

@@ -167,7 +167,8 @@ class Schema:
             raise refuse(
                 column.name,
                 f"not declared yet: {column.unknown}",
-                "Fill it in from what the column means, or pay for it with `sordino schema learn`.",
+                "Fill it in from what the column means"
+                + (", or pay for it with `sordino schema learn`." if column.learnable else "."),
             )
         if not self.features:
             raise SchemaError("Expected a schema with at least one column for the model to see, got none.")

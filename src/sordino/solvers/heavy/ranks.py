@@ -54,7 +54,7 @@ class RankQuantiles:
     answer stays between the outermost nodes that stand out of the noise: an extreme quantile of few records
     is drawn inwards, never thrown out to the end of the grid. With ``outwards`` it errs to the other side, as
     a quantile must that is to lie above a share of the records: it is read a standard deviation of the noise
-    of its rank further up and not drawn inwards.
+    of its rank further up and not drawn inwards; where that is beyond the last record it is infinite.
 
     **Privacy.** One Gaussian release, and the halvings of a median without bounds. Intervals are quantiles
     at ranks ``q n -+`` the errors of the noise and of sampling, so they cost nothing.
@@ -85,7 +85,9 @@ class RankQuantiles:
         for nodes, middle in zip(curator.release("tree", center), center, strict=True):
             below = counts_below(nodes, self.depth, n)
             value = quantiles_of(below, n, np.minimum(q * n + further, n), query.edges, self.bounds)
-            if not self.outwards:
+            if self.outwards:
+                value = np.where(q * n + further > n, np.inf, value)
+            else:
                 value = np.clip(value, *support(below, query.edges, self.bounds, noise))
             low, high = outer_borders(interval_cells(below, q * n, margins), query.edges, self.bounds)
             out.append([middle + value, middle + np.minimum(low, value), middle + np.maximum(high, value)])
