@@ -33,7 +33,7 @@ from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder
 from sordino.tables.schema import Schema
 from sordino.tables.values import framed
-from sordino.values import Moved, refusing
+from sordino.values import Moved, check_count, refusing
 
 
 class PrivateEstimator(BaseEstimator):
@@ -229,8 +229,8 @@ class Tabular:
         chosen = {name: getattr(self, name, None) for name in ("knots", "pairs")}
         if not self._curved_tables and set(chosen.values()) == {None}:
             return encoder
-        ask = Ask.checked(self.epsilon, None, 1)
-        basis = choose_basis(self.schema, units(), ask.epsilon, **chosen)
+        epsilon = Ask.checked(self.epsilon, None, 1).epsilon / declared_rows(self)
+        basis = choose_basis(self.schema, units(), epsilon, **chosen)
         return TableEncoder(self.schema, basis=basis, sparse_output=encoder.sparse_output).fit()
 
     def _tabled_features(self, X: Any, groups: Any) -> tuple[Any, Any]:
@@ -320,6 +320,12 @@ def _zeros(table: Any) -> Any:
 
 def _targets_of(schema: Schema, table: Any) -> Any:
     return schema.targets(schema.checked(table, target=True))
+
+
+def declared_rows(estimator: Any) -> int:
+    """Return how many rows one person has at most, where no column says whose they are; else one."""
+    remedy = "It is the largest number of rows that one person has."
+    return check_count("rows_per_person", getattr(estimator, "rows_per_person", None), 1, 10**6, remedy) or 1
 
 
 def declared_target(estimator: Any) -> Target | None:

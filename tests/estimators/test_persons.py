@@ -176,3 +176,51 @@ def test_heavy_tailed_models_of_persons_learn_and_refuse_what_is_not_proven():
     for options in ({"gradient": "median-of-means"}, {"split": True}):
         with pytest.raises(UnsupportedError):
             sordino.HeavyTailedRegressor(solver_options=options).fit(rows, target, groups=owners)
+
+
+# ------------------------------------------------------- rows whose owners nobody knows, a declared number
+
+
+def test_rows_of_an_unknown_person_get_so_many_times_the_noise():
+    public = np.random.default_rng(3)
+    X = public.uniform(-1, 1, (400, 2))
+    settings = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.5, "target_bound": 1.0, "solver": "gd"}
+    found = {
+        m: sordino.LinearRegression(**settings, max_iter=2, rows_per_person=m).fit(X, X[:, 0]).privacy_
+        for m in (None, 5)
+    }
+    one, five = ([float(r.sensitivity.split()[0]) for r in found[m].releases] for m in (None, 5))
+    assert five == pytest.approx([5 * bound for bound in one], rel=1e-3)
+    assert [r.noise_multiplier for r in found[5].releases] == [
+        r.noise_multiplier for r in found[None].releases
+    ]
+    assert (found[None].unit, found[5].unit) == ("record", "person")
+    assert "rows_per_person = 5 (nobody has more; declared)" in found[5].public
+    assert "number of records: 400" in found[5].public
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"solver": "sgd", "solver_options": {"batch_size": 5}}, UnsupportedError),
+        ({"secure_noise": True}, UnsupportedError),
+        ({"noise": "paper", "solver": "sgd"}, InvalidInputError),
+        ({"rows_per_person": 0}, InvalidInputError),
+    ],
+)
+def test_what_is_not_proven_for_rows_of_unknown_persons_is_refused(more, error):
+    X = np.eye(4)[np.arange(40) % 4]
+    settings = {"data_norm": 1.0, "target_bound": 1.0, "rows_per_person": 3, **more}
+    with pytest.raises(error, match=r"rows_per_person|Several records"):
+        sordino.LinearRegression(**settings).fit(X, X[:, 0])
+
+
+def test_known_owners_searches_and_joint_runs_take_no_number_of_rows():
+    X = np.eye(4)[np.arange(40) % 4]
+    model = sordino.LinearRegression(data_norm=1.0, target_bound=1.0, rows_per_person=3)
+    with pytest.raises(InvalidInputError, match="rows_per_person=None"):
+        model.fit(X, X[:, 0], groups=np.arange(40) // 3)
+    with pytest.raises(UnsupportedError, match="together"):
+        sordino.PrivateSearchCV(model, {"max_iter": [1, 2]}).fit(X, X[:, 0])
+    with pytest.raises(UnsupportedError, match="Joint runs"):
+        model.joint_task(40, 4)

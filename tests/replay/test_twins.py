@@ -7,11 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.replay.cases import Case, told
-from tests.replay.subjects import BUDGET, LINEAR, Subject, interval_rows, joint_rows, linear_rows
+from tests.replay.subjects import (
+    BUDGET,
+    LINEAR,
+    Subject,
+    interval_rows,
+    joint_rows,
+    linear_rows,
+    unknown_owner_rows,
+)
 
 import sordino
 from sordino.execute.parties import executor as parties
 from sordino.execute.persons import Owners
+from sordino.kernel import Release
 from sordino.problems.queries import GlmGradient
 from sordino.problems.robust import PartSum
 from sordino.solvers import SOLVERS, Entry, one_step
@@ -266,3 +275,12 @@ def test_a_member_whose_records_choose_the_grid_is_found(monkeypatch, tmp_path):
 
     monkeypatch.setattr(parties, "quantise", fitted_grid)
     assert "questions" in kinds(row, "replace-one", "memory", tmp_path)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+def test_noise_for_one_row_of_an_unknown_person_is_found(tmp_path, monkeypatch, relation):
+    row = next(iter(unknown_owner_rows()))
+    assert kinds(row, relation, "persons", tmp_path) == set()
+    plain = Release.sensitivity
+    monkeypatch.setattr(Release, "sensitivity", lambda self, *asked: plain(self, *asked) / self.rows)
+    assert "sensitivity" in kinds(row, relation, "persons", tmp_path)

@@ -64,6 +64,11 @@ MODEL_OPTIONS = shared.all_of(
     ),
     shared.BUDGET,
     click.option(
+        "--rows-per-person",
+        type=click.IntRange(1),
+        help="Nobody has more rows; protects persons where no column says whose a row is.",
+    ),
+    click.option(
         "--classes", help="The class labels as the file spells them, with commas between; else those seen."
     ),
     _parameters_of("the model"),
@@ -178,6 +183,8 @@ def _prepare(
     kind = model_class(chosen["name"], schema)
     params = {**budget, "verbose": 1, **shared.parameters(chosen["given"], "--set")}
     params |= {} if schema is None else {"schema": schema}
+    if chosen["rows_per_person"] is not None:
+        params["rows_per_person"] = chosen["rows_per_person"]
     if chosen["classes"] is not None:
         params["classes"] = _classes(chosen["classes"], file, schema, target)
     shared.check_parameters(kind, params)

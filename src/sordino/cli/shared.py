@@ -223,7 +223,7 @@ METRIC = _MetricName()
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 OWN_OPTIONS = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "ledger", "schema")}
-OWN_OPTIONS["dataset_id"] = "--dataset"
+OWN_OPTIONS |= {"dataset_id": "--dataset", "rows_per_person": "--rows-per-person"}
 """Parameters of models that `--set` and `--grid` leave alone, and the options that set them."""
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
 

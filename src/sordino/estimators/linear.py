@@ -86,6 +86,8 @@ class LogisticRegression(_DenseLabels, _Dense, ClassifierBase):
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
     secure_noise : noise without floating-point artefacts, on a lattice of integers.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
+    rows_per_person : the largest number of rows that one person has, where nobody knows whose a row is: then
+        a person is protected, for so many times the noise. The guarantee is as true as the number.
     max_iter : the number of steps; None lets a rule on public facts choose.
     solver_options : options of the chosen solver: ``batch_size``, ``sampling`` (``"poisson"`` or, under
         replace-one, ``"fixed"``), ``step_size``, ``clip_norm``, and its own, as in ``{"gamma": 0.1}``.

@@ -35,6 +35,7 @@ from sordino.private_estimator import (
     Scored,
     Tabular,
     centred,
+    declared_rows,
     declared_target,
     encoded_labels,
     target_bound,
@@ -186,6 +187,7 @@ class LinearParameters(Budget):
     secure_noise: bool = False
     ledger: Any = None
     dataset_id: str | None = None
+    rows_per_person: int | None = None
     max_iter: int | None = None
     solver_options: dict[str, Any] | None = None
     random_state: Any = None
@@ -302,9 +304,7 @@ class LinearModel(LinearParameters, Coefficients):
             rows = GroupedExecutor(rows, groups)
         ask = self._ask(rows.population)
         self._check_weighting(weights is not None, groups is not None)
-        task = self._task(
-            (rows.population, X.shape[1]), ask, public, "record" if groups is None else "person"
-        )
+        task = self._task((rows.population, X.shape[1]), ask, public, groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
         return self
 
@@ -313,6 +313,8 @@ class LinearModel(LinearParameters, Coefficients):
 
         **Privacy.** Parameters and public numbers; no record is touched.
         """
+        if self.rows_per_person is not None:
+            raise UnsupportedError("Joint runs protect records. Set rows_per_person=None.")
         return self._task((records, features), self._ask(records), (self._target_fact(),))
 
     def joint_rows(self, X: Any, y: Any) -> Any:
@@ -333,11 +335,13 @@ class LinearModel(LinearParameters, Coefficients):
         bound = declared_bound(self, "data_norm")
         return executor_of(X, targets, bound, self._intercept(bound), weights)
 
-    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], unit: str = "record") -> Task:
-        """Return the task for this number of records or persons and of columns."""
-        problem = self._problem(shape, ask, unit)
-        solver = make_solver(self._solver_name(unit == "person"), problem, self._options(problem))
+    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], grouped: bool = False) -> Task:
+        """Return the task for this number of records, or of persons where these are known, and of columns."""
+        problem = self._problem(shape, ask, grouped)
+        solver = make_solver(self._solver_name(grouped), problem, self._options(problem))
         paper = None
+        if self.rows_per_person is not None:
+            public = (f"rows_per_person = {problem.rows} (nobody has more; declared)", *public)
         if check_noise(self.noise):
             solver, paper = literature("linear", "published")(self.noise, self.solver, solver, problem, ask)
         declared = self._declared("data_norm")
@@ -346,7 +350,8 @@ class LinearModel(LinearParameters, Coefficients):
             solver,
             problem,
             f"{type(self).__name__} ({self.solver})",
-            public=(*size_facts(problem, unit), norm, *public, *self._schema_facts()),
+            public=(*size_facts(problem, "person" if grouped else "record"), norm, *public)
+            + self._schema_facts(),
             learned=self._schema_prices(),
             finish=partial(self._finish, problem),
             paper=paper,
@@ -362,23 +367,29 @@ class LinearModel(LinearParameters, Coefficients):
             found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around)
         return found
 
-    def _problem(self, shape: tuple[int, int], ask: Ask, unit: str) -> Problem:
+    def _problem(self, shape: tuple[int, int], ask: Ask, grouped: bool) -> Problem:
         relation, bound = Relation.parse(self.relation), declared_bound(self, "data_norm")
-        check_noise(self.noise)
+        rows, unknown = declared_rows(self), self.rows_per_person is not None
+        if unknown and (grouped or check_noise(self.noise)):
+            raise InvalidInputError(
+                "Expected rows_per_person=None where groups or a person column say whose each row is, and "
+                "for published noise: it is for rows whose owners nobody knows."
+            )
         loss, outputs = self._outputs()
         return Problem(
             loss,
             *shape,
             relation,
-            ask.epsilon,
+            ask.epsilon / rows,  # rules of solvers: what a record is worth
             ask.delta,
             outputs=outputs,
             data_norm=bound,
             intercept=self._intercept(bound),
             **self._penalties(),
             target_bound=self._target_bound() / self._target_unit(),
-            unit=unit,
+            unit="person" if grouped or unknown else "record",
             secure_noise=check_flag("secure_noise", self.secure_noise),
+            rows=rows,
         )
 
     def _solver_name(self, grouped: bool) -> str:

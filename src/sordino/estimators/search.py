@@ -38,7 +38,7 @@ from sordino.values import check_positive, refusing
 
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 _QUIET = {"ledger": None, "dataset_id": None, "verbose": 0}  # each would tell the number of trials
-OWN = ("epsilon", "delta", "relation", "ledger", "dataset_id", "verbose")
+OWN = ("epsilon", "delta", "relation", "ledger", "dataset_id", "rows_per_person", "verbose")
 """What belongs to the search and not to its grid."""
 
 
@@ -99,6 +99,13 @@ class Candidates:
             raise UnsupportedError(
                 "PrivateSearchCV needs a private classifier or regressor with an epsilon that it can set, or "
                 f"a pipeline with one at its end, got a {type(self.estimator).__name__}."
+            )
+        if any(
+            getattr(step, "rows_per_person", None) is not None for _, step in paid_steps("", self.estimator)
+        ):
+            raise UnsupportedError(
+                "A search cannot keep the rows of a person together whom nobody knows: some would train and "
+                "others judge. Set rows_per_person=None and pass groups, or fit without a search."
             )
         unpaid = list(unpaid_steps("", self.estimator, frozenset(self.assume_public)))
         if unpaid:

@@ -110,6 +110,9 @@ class Release:
     times : the number of releases that are paid for.
     mean : divide the answer by the public expected number of records.
     lazy : the solver can use an answer whose untouched coordinates are not drawn yet.
+    rows : how many records of one unit may change at once, where nobody knows whose they are. A chain of so
+        many neighbours leads from one data set to the other, so by the triangle inequality answers are at
+        most so many sensitivities apart, whatever the query. Of samples and other noise this is not proven.
     """
 
     query: Query
@@ -118,10 +121,13 @@ class Release:
     times: int = 1
     mean: bool = True
     lazy: bool = False
+    rows: int = 1
 
     def __post_init__(self) -> None:
         if self.times < 1:
             raise InvalidInputError(f"Expected a release to be planned at least once, got {self.times}.")
+        if self.rows != 1:
+            self._check_rows()
         if self.query.norm not in self.mechanism.norms:
             allowed = " or ".join(norm.value for norm in self.mechanism.norms)
             raise UnsupportedError(
@@ -140,6 +146,16 @@ class Release:
                 "does not have. Pass lazy=False."
             )
 
+    def _check_rows(self) -> None:
+        plain = type(self.mechanism) in (Gaussian, SymmetricGaussian) and not self.mechanism.secure
+        if self.rows < 1 or not plain or not isinstance(self.sampling, Full):
+            kind, drawn = type(self.mechanism).__name__, type(self.sampling).__name__
+            raise UnsupportedError(
+                f"Several records of a unit ({self.rows}) are proven for Gaussian noise in doubles on all "
+                f"records, not for {kind} noise on {drawn} batches. Use solver='auto', 'gd' or 'ight', and "
+                "secure_noise=False."
+            )
+
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
         """Return how far the answers of neighbours can be apart.
 
@@ -148,7 +164,7 @@ class Release:
         """
         if isinstance(self.sampling, (Poisson, Cyclic)) and self.sampling.rate < 1:
             return relation.contributions * self.query.contribution(params)
-        return self.query.sensitivity(relation, params)
+        return self.rows * self.query.sensitivity(relation, params)
 
     @property
     def in_integers(self) -> bool:

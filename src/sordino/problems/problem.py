@@ -16,13 +16,15 @@ from sordino.problems.losses import Loss, Penalty, Ridge
 class Setting:
     """What every solver may know: how many units there are, and what neighbours differ in.
 
-    ``secure_noise`` asks for exact noise, on a lattice, in every release.
+    ``secure_noise`` asks for exact noise, on a lattice, in every release; ``rows`` is how many records of one
+    unit may change at once, where nobody knows whose they are.
     """
 
     population: int
     relation: Relation
     unit: str
     secure_noise: bool = False
+    rows: int = 1
 
     def gaussian(self, relative: float = 1.0) -> Gaussian:
         """Return the noise of a vector release, not yet calibrated."""
@@ -35,6 +37,8 @@ class Setting:
                 name: replace(release, mechanism=replace(cast(Any, release.mechanism), secure=True))
                 for name, release in releases.items()
             }
+        if self.rows != 1:
+            releases = {name: replace(release, rows=self.rows) for name, release in releases.items()}
         return Plan(releases, self.relation, self.population, self.unit)
 
 
@@ -77,6 +81,7 @@ class Problem(Setting):
     moment_order: float = 1.0
     moment_bound: float | None = None
     sparse: bool = False
+    rows: int = 1
 
     @property
     def columns(self) -> int:
