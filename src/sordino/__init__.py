@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sordino.estimators.linear import LinearClassifier as LinearClassifier
     from sordino.estimators.linear import LinearRegression as LinearRegression
     from sordino.estimators.linear import LogisticRegression as LogisticRegression
+    from sordino.estimators.linear import OrderedLogisticRegression as OrderedLogisticRegression
     from sordino.estimators.linear import SparseLinearRegression as SparseLinearRegression
     from sordino.estimators.linear import SparseLogisticRegression as SparseLogisticRegression
     from sordino.estimators.pca import PCA as PCA
@@ -57,7 +58,7 @@ _LOADED = time.time_ns()  # source that changes later is not what this process r
 # names by module and task; loaded when first used, so that `import sordino` stays fast
 _MODULES = {
     "estimators.linear": "LogisticRegression LinearRegression LinearClassifier SparseLogisticRegression "
-    "SparseLinearRegression",
+    "SparseLinearRegression OrderedLogisticRegression",
     # data without bounds
     "estimators.heavy": "HeavyTailedClassifier HeavyTailedRegressor",
     "estimators.statistics": "TruncatedMean MedianOfMeans mean variance covariance quantiles",

@@ -270,7 +270,7 @@ VALUES = (
 )
 ESTIMATORS = """LogisticRegression LinearRegression LinearClassifier SparseLogisticRegression
 SparseLinearRegression HeavyTailedClassifier HeavyTailedRegressor PCA TruncatedMean MedianOfMeans
-PrivateStandardScaler PrivateColumnWeights RowClipper""".split()
+PrivateStandardScaler PrivateColumnWeights RowClipper OrderedLogisticRegression""".split()
 STATISTICS = ("mean", "variance", "covariance", "quantiles", "count", "histogram", "crosstab")
 
 

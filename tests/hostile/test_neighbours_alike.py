@@ -131,6 +131,7 @@ SUBJECTS = {
     "frank-wolfe": fit("SparseLogisticRegression", "labels", classes=[0, 1], solver="frank-wolfe"),
     "LogisticRegression": fit("LogisticRegression", "labels", classes=[0, 1]),
     "three classes": fit("LogisticRegression", "labels", classes=[0, 1, 2]),
+    "OrderedLogisticRegression": fit("OrderedLogisticRegression", "labels", classes=[0, 1, 2]),
     "LinearRegression": fit("LinearRegression", "numbers", penalty="ridge"),
     "counts": fit("LinearRegression", "numbers", loss="poisson"),
     "outliers": fit("SparseLinearRegression", "numbers", loss="huber", n_nonzero_coefs=2),

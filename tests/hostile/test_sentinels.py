@@ -73,6 +73,7 @@ FITS = {
     "SparseLinearRegression": lambda m, X, y, c, g, w: m.fit(X, y, sample_weight=w),
     "LogisticRegression": lambda m, X, y, c, g, w: m.fit(X, c, groups=g),
     "LinearClassifier": lambda m, X, y, c, g, w: m.fit(X, c, sample_weight=w),
+    "OrderedLogisticRegression": lambda m, X, y, c, g, w: m.fit(X, c),
     "LinearRegression": lambda m, X, y, c, g, w: m.fit(X, y, sample_weight=w, groups=g),
     "HeavyTailedRegressor": lambda m, X, y, c, g, w: m.fit(X, y),
     "HeavyTailedClassifier": lambda m, X, y, c, g, w: m.fit(X, c),

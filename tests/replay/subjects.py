@@ -106,7 +106,10 @@ def linear_rows() -> Iterator[Subject]:
 
 
 def unknown_owner_rows() -> Iterator[Subject]:
-    """Yield rows of persons with three records each, whom the model does not know: all three may change."""
+    """Yield rows of persons with three records each, whom the model does not know: all three may change.
+
+    And records that are asked as several rows.
+    """
     for form, solver in ((LINEAR[5], "auto"), (LINEAR[5], "gd"), (LINEAR[0], "ight"), (LINEAR[1], "auto")):
         known = _linear(form, solver, {"rows_per_person": 3}, PLAIN)
 
@@ -114,6 +117,14 @@ def unknown_owner_rows() -> Iterator[Subject]:
             return known.fit(replace(data, groups=None), relation)
 
         yield replace(known, fit=fit, must=("persons",), may=())
+
+    def levels(data: Data, relation: str) -> Any:
+        model = sordino.OrderedLogisticRegression(
+            **BUDGET, data_norm=2.0, classes=LEVELS["labels"], relation=relation, solver="gd", max_iter=3
+        )
+        return model.fit(data.X, data.y)
+
+    yield Subject("OrderedLogisticRegression/gd", "labels", levels, IN_MEMORY)
 
 
 def _linear(

@@ -28,6 +28,9 @@ MODELS = {
         X, Y
     ),
     "LinearClassifier": lambda: sordino.LinearClassifier(2.0, loss="squared_hinge", data_norm=3.0).fit(X, Y),
+    "OrderedLogisticRegression": lambda: sordino.OrderedLogisticRegression(
+        2.0, data_norm=3.0, classes=["few", "some", "all"]
+    ).fit(X, np.array(["few", "some", "all"])[np.searchsorted([-0.5, 0.5], Z)]),
     "LinearRegression": lambda: sordino.LinearRegression(2.0, data_norm=3.0, target_bound=3.0).fit(X, Z),
     "SparseLogisticRegression": lambda: sordino.SparseLogisticRegression(
         2.0, n_nonzero_coefs=2, data_norm=3.0, class_weight={"no": 0.5}

@@ -20,6 +20,7 @@ from sordino.errors import InvalidInputError, ModelFileError
 MODELS = {
     "logistic": "sordino.estimators.linear.LogisticRegression",
     "linear": "sordino.estimators.linear.LinearRegression",
+    "ordered": "sordino.estimators.linear.OrderedLogisticRegression",
     "classifier": "sordino.estimators.linear.LinearClassifier",
     "sparse-logistic": "sordino.estimators.linear.SparseLogisticRegression",
     "sparse-linear": "sordino.estimators.linear.SparseLinearRegression",
@@ -39,7 +40,8 @@ def model_class(name: str, schema: Any) -> Any:
                 f"Expected --model without a schema that declares a target: one of {', '.join(MODELS)}. Or "
                 "declare what the columns mean: sordino schema draft DATA --target COLUMN --output SCHEMA"
             )
-        name = "linear" if schema.target.kind == "number" else "logistic"
+        several = schema.target.ordered and len(schema.target.levels) > 2
+        name = "linear" if schema.target.kind == "number" else "ordered" if several else "logistic"
     module, _, attribute = MODELS[name].rpartition(".")
     return getattr(import_module(module), attribute)
 
@@ -60,7 +62,7 @@ MODEL_OPTIONS = shared.all_of(
         type=click.Choice(("auto", *MODELS)),
         default="auto",
         show_default=True,
-        help="auto: logistic for a target of classes, linear for one of numbers, by the schema.",
+        help="auto, by the schema: logistic for classes, ordered for those in an order, linear for numbers.",
     ),
     shared.BUDGET,
     click.option(

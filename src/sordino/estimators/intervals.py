@@ -341,7 +341,7 @@ def _check_model(model: Any) -> Any:
     loss = model._loss() if isinstance(model, LinearModel) else None
     if getattr(getattr(model, "schema", None), "weighing", ()):
         raise UnsupportedError("Records with weights or exposures have no intervals: all would count alike.")
-    if not hasattr(loss, "expected_curvature") or np.atleast_2d(model.coef_).shape[0] != 1:
+    if not hasattr(loss, "expected_curvature") or np.size(model.intercept_) != 1:
         known = ", ".join(name for name, one in LOSSES.items() if hasattr(one, "expected_curvature"))
         raise UnsupportedError(
             f"Expected a fitted linear or logistic model of two classes with a loss among {known}: others "

@@ -230,6 +230,7 @@ class LinearModel(LinearParameters, Coefficients):
 
     person_default: ClassVar[str] = "ight"
     _weighs_tables: ClassVar[bool] = True
+    _questions: int = 1  # rows that each record is asked as
 
     alpha: Any
     coef_noise_: Floats | None
@@ -302,7 +303,7 @@ class LinearModel(LinearParameters, Coefficients):
         rows = self._records(X, targets, weights)
         if groups is not None:
             rows = GroupedExecutor(rows, groups)
-        ask = self._ask(rows.population)
+        ask = self._ask(rows.population // self._questions)
         self._check_weighting(weights is not None, groups is not None)
         task = self._task((rows.population, X.shape[1]), ask, public, groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
@@ -332,8 +333,12 @@ class LinearModel(LinearParameters, Coefficients):
 
     def _records(self, X: Any, targets: Any, weights: Floats | None = None) -> Any:
         """Return checked rows, wherever they lie, clipped to the declared bound."""
-        bound = declared_bound(self, "data_norm")
+        bound = self._row_bound()
         return executor_of(X, targets, bound, self._intercept(bound), weights)
+
+    def _row_bound(self) -> float:
+        """Return the norm that rows are clipped to."""
+        return declared_bound(self, "data_norm")
 
     def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], grouped: bool = False) -> Task:
         """Return the task for this number of records, or of persons where these are known, and of columns."""
@@ -341,17 +346,19 @@ class LinearModel(LinearParameters, Coefficients):
         solver = make_solver(self._solver_name(grouped), problem, self._options(problem))
         paper = None
         if self.rows_per_person is not None:
-            public = (f"rows_per_person = {problem.rows} (nobody has more; declared)", *public)
+            public = (f"rows_per_person = {declared_rows(self)} (nobody has more; declared)", *public)
         if check_noise(self.noise):
             solver, paper = literature("linear", "published")(self.noise, self.solver, solver, problem, ask)
         declared = self._declared("data_norm")
-        norm = bound_fact("data_norm", problem.data_norm, declared, "rows are clipped to it")
+        norm = bound_fact("data_norm", declared_bound(self, "data_norm"), declared, "rows are clipped to it")
+        asked = self._questions
+        told = replace(problem, population=shape[0] // asked, features=shape[1] - asked + 1)
+        facts = size_facts(told, "person" if grouped else "record")
         return Task(
             solver,
             problem,
             f"{type(self).__name__} ({self.solver})",
-            public=(*size_facts(problem, "person" if grouped else "record"), norm, *public)
-            + self._schema_facts(),
+            public=(*facts, norm, *public, *self._schema_facts()),
             learned=self._schema_prices(),
             finish=partial(self._finish, problem),
             paper=paper,
@@ -362,14 +369,15 @@ class LinearModel(LinearParameters, Coefficients):
         if self._has_members:
             self._around = around
         found = super()._finish(problem, last)
-        found |= {"coef_noise_": noise, "data_norm_": problem.data_norm}
+        noise = noise if noise is None else noise[..., : found["coef_"].shape[-1]]
+        found |= {"coef_noise_": noise, "data_norm_": declared_bound(self, "data_norm")}
         if hasattr(self, "encoder_"):
             found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around)
         return found
 
     def _problem(self, shape: tuple[int, int], ask: Ask, grouped: bool) -> Problem:
-        relation, bound = Relation.parse(self.relation), declared_bound(self, "data_norm")
-        rows, unknown = declared_rows(self), self.rows_per_person is not None
+        relation, bound = Relation.parse(self.relation), self._row_bound()
+        rows, unknown = declared_rows(self) * self._questions, self.rows_per_person is not None
         if unknown and (grouped or check_noise(self.noise)):
             raise InvalidInputError(
                 "Expected rows_per_person=None where groups or a person column say whose each row is, and "

@@ -645,6 +645,13 @@ METRICS = {
             exact=_sklearn("balanced_accuracy_score", "codes", "predicted"), constant=lambda k: 1.0 / k,
         ),
         MetricRow(
+            "rank_error", "neg_rank_error", "labels", "levels between the said and the true class",
+            lambda judged, limits: np.where(
+                judged.codes < 0, limits.classes - 1.0, np.abs(judged.codes - judged.predicted)
+            ),
+            lambda limits: limits.classes - 1.0,
+        ),
+        MetricRow(
             "log_loss", "neg_log_loss", "chances", "-log p(y)", log_loss, lambda _: LOG_LOSS_BOUND,
             beside=lambda inner, limits: beside_classes(inner, limits.classes, entropy),
         ),
@@ -736,9 +743,10 @@ def judge(model: Any, X: Any, y: Any, asks: str, predict: Any = predict_quietly)
         values = refusing(lambda: targets.astype(float), X, y, model)
         said = predict(model, method, X, n).astype(float)
         return Judged(none.astype(int), said.reshape(n), values, none, none)
-    codes, said = _codes(targets, model.classes_), predict(model, method, X, n)
+    order = getattr(model, "levels_", model.classes_) if asks == "labels" else model.classes_
+    codes, said = _codes(targets, order), predict(model, method, X, n)
     if asks == "labels":
-        return Judged(codes, _codes(said, model.classes_).astype(float), none, none, none)
+        return Judged(codes, _codes(said, order).astype(float), none, none, none)
     if not soft:
         return Judged(codes, none, none, none, np.nan_to_num(said, nan=-math.inf))
     margins = logit(np.clip(said[:, 1], 1e-12, 1.0 - 1e-12)) if asks == "margins" else none
@@ -746,7 +754,7 @@ def judge(model: Any, X: Any, y: Any, asks: str, predict: Any = predict_quietly)
 
 
 def _codes(labels: Any, classes: Any) -> Ints:
-    """Return the numbers of the labels among sorted classes; -1 for others."""
+    """Return the numbers of the labels among the classes; -1 for others."""
     kinds = [np.asarray(a).dtype.kind for a in (labels, classes)]
     numeric = [kind in "biuf" for kind in kinds]
     if numeric[0] != numeric[1] and "O" not in kinds:

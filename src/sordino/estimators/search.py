@@ -608,9 +608,10 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             raise InvalidInputError(f"Expected scoring in {known}, means over records, got {self.scoring!r}.")
         if row.asks == "chances" and not hasattr(self.estimator, "predict_proba"):
             raise UnsupportedError(f"scoring={self.scoring!r} needs an estimator with predict_proba.")
-        if classifier:
-            return Scorer(row, ScoreLimits(), sign)
         target = None if candidates.schema is None else candidates.schema.target
+        if classifier:
+            declared = getattr(candidates.final, "classes", None) if target is None else target.levels
+            return Scorer(row, ScoreLimits(classes=2 if declared is None else len(declared)), sign)
         if self.target_bound is None and target is not None and None not in (target.low, target.high):
             reach = (float(target.high) - float(target.low)) / 2.0  # type: ignore[arg-type]
         else:

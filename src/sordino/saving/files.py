@@ -198,8 +198,10 @@ def _require_numbers(model: Any) -> None:
     """Refuse fitted numbers with which a model would predict nonsense: not finite, or of another shape."""
     names, classes = getattr(model, "coef_names_", None), getattr(model, "classes_", (0, 1))
     width = getattr(model, "n_features_in_", None) if names is None else len(names)
-    rows = 1 if len(classes) == 2 else len(classes)
-    shapes = {"coef_": ((width,), (rows, width)), "intercept_": ((), (rows,)), "components_": None}
+    ordered = hasattr(model, "levels_")
+    rows = 1 if len(classes) == 2 or ordered else len(classes)
+    ends = len(classes) - 1 if ordered else rows
+    shapes = {"coef_": ((width,), (rows, width)), "intercept_": ((), (ends,)), "components_": None}
     for key in (key for key in shapes if hasattr(model, key)):
         value = np.asarray(getattr(model, key))
         known = shapes[key] or ((len(value), width),)

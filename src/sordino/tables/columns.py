@@ -741,7 +741,8 @@ class Target(Column):
 
     Without a ``kind`` levels make it a category and bounds a number; without these it is to be learned.
     Levels that are all whole numbers stay numbers, so that classes are in their order: as texts, "10" would
-    come before "2" and the columns of ``predict_proba`` with it. ``missing="leave out"`` leaves out the
+    come before "2" and the columns of ``predict_proba`` with it. ``ordered`` says that levels are listed in
+    their order (:class:`sordino.OrderedLogisticRegression`). ``missing="leave out"`` leaves out the
     records whose target is a gap, each by itself, and the number of the others is public; "refuse" refuses
     them.
     """
@@ -759,9 +760,12 @@ class Target(Column):
     unit: str | None = None
     source: str = ""
     missing: str = "refuse"
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.ordered, bool) or (self.ordered and self.levels is None):
+            raise refuse(self.name, "ordered is not true or false, or has no levels", "List them in order.")
         if self.kind == "" and (self.levels is not None or self.low is not None or self.high is not None):
             self._set(kind="number" if self.levels is None else "category")
         if self.kind not in ("", "category", "number"):
@@ -804,7 +808,9 @@ class Target(Column):
 
     def _words(self) -> str:
         rule = "; records without it are left out" if self.missing == "leave out" else ""
-        return f"target, {self._describe_range() if self.is_numeric else self._describe_levels()}{rule}"
+        order = "; in this order" if self.ordered else ""
+        known = self._describe_range() if self.is_numeric else f"{self._describe_levels()}{order}"
+        return f"target, {known}{rule}"
 
 
 @dataclass(frozen=True)

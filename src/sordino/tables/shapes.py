@@ -116,10 +116,11 @@ def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around:
     its model: middle and second moments of the encoded rows, a factor of the covariance of the noise.
     """
     coef = np.atleast_2d(coef)
-    means, moments, factor = None, None, None
+    means, moments, factor, d = None, None, None, coef.shape[1]  # a model may have more columns than a table
     if around is not None and around.affine.columns is None:
-        means, factor, found = around.affine.shift, around.factor, around.second_moments()
-        moments = found if found.ndim == 2 else None
+        means, found = around.affine.shift[:d], around.second_moments()
+        factor = None if around.factor is None else around.factor[:d]
+        moments = found[:d, :d] if found.ndim == 2 else None
     if factor is None and noise is not None:
         factor = np.diag(np.atleast_2d(noise).max(axis=0))
     asked = questions_of(encoder)
