@@ -312,7 +312,7 @@ class Daemon:
         stopped = "stopped" if story.is_spent else "died"
         status = story.status if story.status != "unfinished" else (stopped if ended else "running")
         code = {} if status == "settled" or not story.lines else {"code": story.lines[-1].get("code", "")}
-        return {"status": status, "releases": story.releases, "sharing": story.sharing * ended, **code}
+        return {"status": status, "releases": story.releases, "sharing": story.sharing, **code}
 
 
 def serve(config: PartyConfig, path: Path, ready: threading.Event | None = None) -> None:
