@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from sordino.accounting.conversions import gaussian_epsilon
 from sordino.datasets import load
 from sordino.errors import NotPrivateWarning
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.execute.parties.engine import Lattice
-from sordino.kernel import NoiseSource, PaperNoise, Relation
+from sordino.kernel import Gaussian, Laplace, NoiseSource, PaperNoise, Relation
 from sordino.kernel.arrays import Floats
 from sordino.literature.local import (
     Gradients,
@@ -246,32 +247,49 @@ class _Averaged:
         yield np.mean(late, axis=0)
 
 
-# Table 6.1: how much noise a method adds, by its formula and by what its guarantee needs
+# Table 6.1: how much noise a method adds, as printed and as its guarantee needs
+
+_PARTIES, _RECORDS, _RIDGE, _STEPS, _FEATURES = 100, 500, 0.01, 100, 122
 
 
 def scales(quick: bool) -> Table:
     """The noise of each method: a function of public numbers, so no run needs data."""
-    rows = [row for name, n in SIZES.items() for m in PARTIES[name] for row in _scale_rows(name, n, m)]
+    m, n, steps = _PARTIES, _RECORDS, _STEPS
+    output, gradient = 2 * CLIP / (n * _RIDGE * EPSILON), math.sqrt(2 * steps) * CLIP / (n * EPSILON)
+    outputs, tilt = partial(Outputs, CLIP, _RIDGE, m), "a tilt of each objective: see parties-all"
+    made: dict[str, tuple[type[Any], float, Any]] = {
+        "Pathak et al.": (Laplace, output, outputs(factor=float(m))),
+        "Local Out P": (Laplace, output / math.sqrt(m), outputs(factor=math.sqrt(m))),
+        "Local Obj P": (Laplace, 2 * CLIP / (n * EPSILON), None),
+        "Local Grad P": (Gaussian, gradient / math.sqrt(m), Gradients(CLIP, steps, 1.0, math.sqrt(m))),
+        "MPC Out P": (Laplace, output / m, outputs()),
+        "MPC Grad P": (Gaussian, gradient / m, _Averaged(Ight(None, steps, 1.0, CLIP))),
+    }
+    ours = {k: run_of(k, partial(_scale, solver)) for k, (_, _, solver) in made.items() if solver}
+    mu = published_gradient_noise(EPSILON, DELTA, table=True)[0]
+    certified = {  # under add-remove, replace-one
+        Laplace: [per_coordinate_laplace(_FEATURES, EPSILON / part, DELTA) for part in (2, 1)],
+        Gaussian: [gaussian_epsilon(mu / part, DELTA) for part in (2, 1)],
+    }
+    rows = []
+    for method, number in page_of("parties-noise")["numbers"].items():
+        law, scale, solver = made[method]
+        near, far = certified[law] if solver else (0.0, 0.0)  # what a tilt is worth is not printed
+        paper = run_of(f"{method}/paper", partial(_generated, law, scale, near, far))
+        cells = by_mode(paper, ours.get(method, tilt), ours.get(method, tilt), "none")
+        rows.append(Row(f"m = {m}, {n} records a party: {method}", method, EPSILON, DELTA, number, cells))
     return printed_table("parties-noise", rows)
 
 
-_D = {"kddcup99": 122, "adult": 104, "donor_pva": 95}
+def _generated(law: type[Any], scale: float, near: float, far: float, seed: int) -> Outcome:
+    """Return the deviation of a thousand draws of printed noise, as the table does."""
+    drawn = law(scale).privatise(np.zeros(1000), 1.0, NoiseSource.from_os())
+    return {"value": float(np.std(drawn)), **({"add-remove": near, "replace-one": far} if far else {})}
 
 
-def _scale_rows(name: str, n: int, parties: int) -> Iterator[Row]:
-    laplace = math.sqrt(2) * 2 * CLIP / (n * RIDGE * EPSILON)
-    for method, number, solver in (
-        ("MPC Grad P", math.sqrt(2 * STEPS) * CLIP / (n * EPSILON), _descent()),
-        ("MPC Out P", laplace, Outputs(CLIP, RIDGE, n)),
-        ("Pathak et al.", parties * laplace, Outputs(CLIP, RIDGE, n, factor=float(parties))),
-    ):
-        ours = run_of(f"{name}/{parties}/{method}", partial(_scale, name, n, solver))
-        cells = by_mode("the printed number itself", ours, ours, "none")
-        yield Row(f"{name}, m = {parties:,}", method, EPSILON, DELTA, number, cells)
-
-
-def _scale(name: str, n: int, solver: Any, seed: int) -> Outcome:
-    problem = Problem(LOSSES["logistic"], n, _D[name], Relation.REPLACE_ONE, EPSILON, DELTA, ridge=RIDGE)
+def _scale(solver: Any, seed: int) -> Outcome:
+    n = _PARTIES * _RECORDS
+    problem = Problem(LOSSES["logistic"], n, _FEATURES, Relation.REPLACE_ONE, EPSILON, DELTA, ridge=_RIDGE)
     ((_, release),) = Ask(EPSILON, DELTA).calibrated(solver.plan(problem)).releases.items()
     std = float(release.mechanism.multiplier or 0.0) * release.sensitivity(
         problem.relation, np.zeros(problem.shape)
