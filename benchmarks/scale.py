@@ -202,7 +202,7 @@ def several(counts: list[int], rows: int = 120_000, entries: int = 20, columns: 
     for workers in counts:
         with opened(workers) as made:
             measured_there(made.processes, 400, 10, 1_000, 20)  # compiles and connects
-            found.append(measured_there(made.processes, rows, entries, columns, 40))
+            found.append(measured_there(made.processes, rows, entries, columns, 200))
         driver, worker = 1e3 * found[-1]
         print(
             f"  {workers} workers, {(rows, entries, columns)}: driver {driver:.1f} ms, each worker "

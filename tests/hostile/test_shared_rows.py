@@ -9,7 +9,7 @@ from scipy import sparse
 from sordino.errors import UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.execute import persons as places
-from sordino.execute.persons import SharedExecutor, SharedRecords, SharedRows
+from sordino.execute.persons import SharedExecutor, SharedRecords
 from sordino.kernel import Relation
 from sordino.problems import scales
 from sordino.problems.covariance import AxisSquares, Ball, GramMatrix, GramProduct, RowMoments, SquaredColumns
@@ -41,8 +41,12 @@ def answer(query, mine, most):
     """Return the exact answer on three persons with a row each and one with these rows."""
     rows = np.array([*OTHERS, *mine])
     owners = [*range(len(OTHERS)), *[9] * len(mine)]
-    shared = SharedRows(rows, owners, most)
-    return query.evaluate(shared._local.records(None), None)
+    return query.evaluate(records_of(rows, owners, most), None)
+
+
+def records_of(rows, owners, most, kind=SharedExecutor):
+    made = kind(LocalExecutor(rows, None, None), owners, most)
+    return SharedRecords(made.local.records(None), made._parts)
 
 
 def moved(query, mine, yours, most):
@@ -70,36 +74,27 @@ def test_a_person_of_many_rows_reaches_the_bound(name):
     assert 0.7 < far / query.sensitivity(Relation.ADD_REMOVE, None) <= 1.0
 
 
-def whole(block):
-    return np.ones(len(block))
-
-
 def test_a_twin_whose_rows_count_in_full_is_caught(monkeypatch):
-    monkeypatch.setattr(scales, "parts_of", whole)
+    monkeypatch.setattr(scales, "_own", lambda records, rows: None)
     with pytest.raises(AssertionError):
         test_a_person_of_many_rows_reaches_the_bound("counts")
 
 
 def test_a_twin_that_keeps_more_rows_than_it_says_is_caught(monkeypatch):
-    class Forgetful(SharedRows):
+    class Forgetful(SharedExecutor):
         def __post_init__(self):
             object.__setattr__(self, "most", 2)
             super().__post_init__()
 
-    kept = Forgetful(np.array([(1.0, 0.0)] * 6), [1] * 6, 6)
-    assert CellMoments(3).evaluate(kept._local.records(None), None)[0, 1] <= 1.0  # two halves, not six
+    kept = records_of(np.array([(1.0, 0.0)] * 6), [1] * 6, 6, Forgetful)
+    assert CellMoments(3).evaluate(kept, None)[0, 1] <= 1.0  # two halves, not six
     monkeypatch.setattr(places.Owners, "of", lambda groups, records: _each_alone(records))
-    torn = SharedRows(np.array([(1.0, 0.0)] * 6), [1] * 6, 2)  # a person torn into six
-    assert CellMoments(3).evaluate(torn._local.records(None), None)[0, 1] > 1.0
+    torn = records_of(np.array([(1.0, 0.0)] * 6), [1] * 6, 2)  # a person torn into six
+    assert CellMoments(3).evaluate(torn, None)[0, 1] > 1.0
 
 
 def _each_alone(records):
     return places.Owners(np.arange(records), np.arange(records + 1))
-
-
-def test_hostile_parts_count_between_none_and_all():
-    rows = np.array([(1.0, 0.0, 5.0), (1.0, 0.0, -3.0), (1.0, 0.0, np.nan), (1.0, 0.0, 0.25)])
-    assert scales.parts_of(rows).tolist() == [1.0, 0.0, 0.0, 0.25]
 
 
 # ---------------------------------- second moments and robust gradients of persons, in arrays and in CSR
@@ -170,7 +165,7 @@ def test_thirty_equal_rows_of_a_person_add_what_one_adds(name, kind):
 
 
 def test_a_twin_that_counts_each_row_in_full_is_caught(monkeypatch):
-    monkeypatch.setattr(places, "parts_of_persons", lambda rows, groups: (np.ones(rows), 4))
+    monkeypatch.setattr(places, "parts_of_persons", lambda rows, *_: (np.ones(rows), 4))
     for name in ("gram", "moments", "gradient", "column scales", "counts below"):
         query, params, _ = SUMS[name]
         far = gap(name, "array", [(-9.0, 4.0, 2.0, -5.0)] * 30, [])

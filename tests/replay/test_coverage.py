@@ -39,7 +39,6 @@ REACHED = {
     "TensorExecutor": ("SparseLinearRegression/ight/squared", "tensors"),
     "DaskExecutor": ("SparseLinearRegression/ight/squared", "dask"),
     "ValueExecutor": ("learn_schema", "memory"),
-    "SharedRows": ("group_by/count", "persons"),
     "SharedExecutor": ("PCA/gauss/center=True", "persons"),
     "StreamExecutor": ("PCA/chunks", "memory"),
     "TorchExecutor": ("Trainer/ghost", "memory"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from sordino.estimators.statistics import (
     check_share,
     prices_of,
 )
-from sordino.execute import executor_of, held_columns, in_dask
-from sordino.execute.persons import SharedRows, is_missing
+from sordino.execute import LocalExecutor, executor_of, held_columns, in_dask
+from sordino.execute.persons import SharedExecutor, is_missing
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
@@ -176,6 +176,7 @@ class Keys:
     levels: tuple[Levels, ...]
     owners: Any = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
+    records: ClassVar[Any]  # wherever they lie: the cell of each and its value, or zero
 
     def __repr__(self) -> str:
         return f"Keys({', '.join(f'{k.name}: {len(k.labels)} levels' for k in self.levels)})"
@@ -215,10 +216,6 @@ class Keys:
         """Who is protected."""
         return "record"
 
-    def records(self, values: Any = None) -> Any:
-        """Return the records, wherever they lie: the cell of each and its value, or zero."""
-        raise NotImplementedError  # pragma: no cover
-
 
 def cells_of(levels: Sequence[Levels], columns: Sequence[Any]) -> Ints:
     """Return the cell of each record, -1 for none."""
@@ -246,7 +243,9 @@ class KeysHere(Keys):
         """Return the cell and the value of each record; of persons, with the part that a row stands for."""
         x = np.zeros(len(self.cell)) if values is None else self._numbers(values)
         rows = np.stack([self.cell.astype(float), x], axis=1)
-        return rows if self.unit == "record" else SharedRows(rows, self.owners, self.most)
+        if self.unit == "record":
+            return rows
+        return SharedExecutor(LocalExecutor(rows, None, None), self.owners, self.most)
 
     def _numbers(self, values: Any) -> Floats:
         data, flat = (None, False) if in_dask(values) else check_numbers(values)
@@ -637,7 +636,7 @@ class GroupBy:
         # Of persons a row is a part, and how many parts there are is secret: no error is written for that.
         asked = terms.secure_noise
         secure = unit == "record" if asked is None else check_flag("secure_noise", asked)
-        n = rows.population if isinstance(rows, SharedRows) else len(rows)
+        n = rows.population if unit == "person" else len(rows)
         sample = Sample(n, 1, Relation.parse(terms.relation), unit, secure)
         known = (p for k in self.keys.levels for p in k.learned)
         paid = each_once((*known, *prices_of(bounds), *terms.learned))
@@ -649,8 +648,7 @@ class GroupBy:
             for k in self.keys.levels
         ]
         task = Task(statistic(solved, sample, **own), sample, name, (*said, *public), notes, paid)
-        shared = isinstance(rows, SharedRows)
-        fitted = run(task, rows if shared else executor_of(rows, None, data_norm=None), ask)
+        fitted = run(task, rows if unit == "person" else executor_of(rows, None, data_norm=None), ask)
         found: Cells = fitted.result
         names = tuple(level.name for level in self.keys.levels)
         # Rows that count in full were one part in `most`.

@@ -199,20 +199,15 @@ class Coefficients(Tabular, PrivateEstimator):
 
     coef_: Floats
     n_iter_: int
+    # A subclass knows the loss and the number of margins, and the coefficients in the user's units.
+    _outputs: ClassVar[Any]
+    _attributes: ClassVar[Any]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags
-
-    def _outputs(self) -> tuple[Loss, int]:
-        """Return the loss and the number of margins of a record."""
-        raise NotImplementedError  # pragma: no cover
-
-    def _attributes(self, found: LinearFit) -> dict[str, Any]:
-        """Return the coefficients in the user's units, by the names of the attributes."""
-        raise NotImplementedError  # pragma: no cover
 
     def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
         """Return the attributes that the last iterate stands for; say what released numbers tell."""
@@ -235,20 +230,15 @@ class LinearModel(LinearParameters, Coefficients):
     alpha: Any
     coef_noise_: Floats | None
     data_norm_: float
+    # A subclass knows its penalties as fields of the problem, how many coefficients survive (None: all), the
+    # loss (of two classes), the line of the report about targets, and targets as the loss sees them.
+    _penalties: ClassVar[Any]
+    _sparsity: ClassVar[Any]
+    _loss: ClassVar[Any]
+    _target_fact: ClassVar[Any]
+    _targets_of: ClassVar[Any]
     _has_members: bool = False  # an instance has it, and ``_around``, only while a search makes its members
     _around: Around | None = None
-
-    def _penalties(self) -> dict[str, Any]:
-        """Return the fields of the problem that hold penalties."""
-        raise NotImplementedError  # pragma: no cover
-
-    def _sparsity(self, problem: Problem) -> int | None:
-        """Return how many coefficients survive; None keeps all."""
-        raise NotImplementedError  # pragma: no cover
-
-    def _loss(self) -> Loss:
-        """Return the loss; for labels, the one of two classes."""
-        raise NotImplementedError  # pragma: no cover
 
     def _ridge(self) -> float:
         return float(self._penalties().get("ridge", 0.0))
@@ -322,14 +312,6 @@ class LinearModel(LinearParameters, Coefficients):
         """Return the rows of one member, checked as ``fit`` checks them, for sums."""
         X, y = check_data(self, X, y, y_numeric=not hasattr(self, "classes"))
         return self._records(X, self._targets_of(y))
-
-    def _target_fact(self) -> str:
-        """Return the line of the report about the targets, which must be declared."""
-        raise NotImplementedError  # pragma: no cover
-
-    def _targets_of(self, y: Any) -> Any:
-        """Return targets as the loss sees them."""
-        raise NotImplementedError  # pragma: no cover
 
     def _records(self, X: Any, targets: Any, weights: Floats | None = None) -> Any:
         """Return checked rows, wherever they lie, clipped to the declared bound."""

@@ -228,6 +228,8 @@ class Held(_Elsewhere):
     dtype: Any
     sparse: bool
     names: list[str] | None = None
+    column: ClassVar[Any]  # one value per row, brought to its rows
+    executor: ClassVar[Any]
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         return self[:]
@@ -235,30 +237,15 @@ class Held(_Elsewhere):
     def __matmul__(self, other: Any) -> Any:
         return self[:]
 
-    def column(self, values: Any) -> Any:
-        """Return one value per row, brought to its rows."""
-        raise NotImplementedError  # pragma: no cover
-
-    def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> Any:
-        raise NotImplementedError  # pragma: no cover
-
 
 class HeldColumn(_Elsewhere):
     """One number or label per record that lies with its rows; maps are applied where it lies."""
 
     shape: tuple[int]
     kinds: set[str]
-
-    def map(self, function: Callable[..., Any], *constants: Any) -> Any:
-        """Return the column through a function of arrays; it is sent to the records, so it must pickle."""
-        raise NotImplementedError  # pragma: no cover
-
-    def unique(self) -> Any:
-        """Return the distinct values in order; None where they are too many to be labels."""
-        raise NotImplementedError  # pragma: no cover
-
-    def least(self) -> float:
-        raise NotImplementedError  # pragma: no cover
+    map: ClassVar[Any]  # through a function of arrays, which is sent to the records, so it must pickle
+    unique: ClassVar[Any]  # the distinct values in order; None where they are too many to be labels
+    least: ClassVar[Any]
 
     def clip(self, low: float, high: float, out: None = None) -> Any:
         """Return the column with its numbers moved into an interval; NumPy's ``clip`` calls it."""
@@ -466,16 +453,14 @@ class PartedExecutor:
     that the curator drew for this release, position and part: a task that is run again draws the same ones.
     """
 
+    _branches: ClassVar[Any]  # sums of parts that together hold each part once
+
     def __init__(self, sizes: Sequence[int], sparse: bool, records: str, remedy: str) -> None:
         self.sizes, self.population = tuple(sizes), sum(sizes)
         self.offer = replace(in_parts(CSR if sparse else DENSE, records, remedy), parts=self.sizes)
 
     def total(self, question: Question, batch: Batch) -> Any:
         return total(self._branches(question, batch.shares), len(self.sizes))
-
-    def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
-        """Return sums of parts that together hold each part once."""
-        raise NotImplementedError  # pragma: no cover
 
 
 def part_sum(part: LocalExecutor, question: Question, share: Share) -> Any:

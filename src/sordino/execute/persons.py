@@ -18,7 +18,7 @@ from sordino.execute.local import LocalExecutor
 from sordino.execute.records import spread_of
 from sordino.kernel import Batch, Full, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.query import DenseRows, GramSums, PartedArrays, PartedRows, PublicBall, UnitSums
+from sordino.kernel.query import GramSums, PartedArrays, PartedRows, PublicBall, UnitSums
 from sordino.values import refuse_unreadable
 
 _PERSONS = 256  # so many persons are added up one by one at a time
@@ -132,50 +132,6 @@ class GroupedRecords:
         return clip.person_norms(blocks, self._owner, self._persons, sizes)
 
 
-@dataclass(frozen=True, eq=False)
-class SharedRows:
-    """Rows of persons, each of which stands for a part of its person: parts add up to one at most.
-
-    Parameters
-    ----------
-    rows : the records, without the column of parts.
-    groups : who owns each record; None where nobody knows, and each person has at most ``most`` of them.
-    most : None splits a person evenly over all rows; a number counts each of the first so many rows in full,
-        as one part in ``most``, and leaves out the others.
-
-    **Privacy.** The parts of a person are ``1 / m`` each for m rows, or ``1 / most`` for at most ``most``
-    rows: rounded down, so that their sum is never above one. Which rows are the first depends on no other
-    person. Of owners that nobody knows, ``most`` is a declaration, and the guarantee is as true as that.
-    """
-
-    offer: ClassVar[Offer] = Offer(
-        "rows of persons",
-        (DenseRows,),
-        doubles=False,
-        samplings=(Full,),
-        remedy="Leave groups out, or set secure_noise=False.",
-    )
-
-    rows: Floats = field(repr=False)
-    groups: Any = field(repr=False)
-    most: int | None = None
-    _local: LocalExecutor = field(init=False, repr=False)
-    _persons: int = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        parts, persons = parts_of_persons(len(self.rows), self.groups, self.most)
-        object.__setattr__(self, "_local", LocalExecutor(np.column_stack([self.rows, parts]), None, None))
-        object.__setattr__(self, "_persons", persons)
-
-    @property
-    def population(self) -> int:
-        """The number of persons; of rows, where nobody knows whose they are."""
-        return self._persons
-
-    def total(self, question: Question, batch: Batch) -> Any:
-        return question.summed(self._local.records(None))
-
-
 def parts_of_persons(rows: int, groups: Any, most: int | None = None) -> tuple[Floats, int]:
     """Return the part of its person that each row stands for, and the number of persons."""
     persons, parts = rows, np.full(rows, 1.0 / (most or 1))
@@ -193,14 +149,24 @@ def parts_of_persons(rows: int, groups: Any, most: int | None = None) -> tuple[F
 
 @dataclass(frozen=True, eq=False)
 class SharedExecutor:
-    """Records held in memory, each an even part of the person who owns it.
+    """Records held in memory, each a part of the person who owns it: parts add up to one at most.
 
-    **Privacy.** A person with m rows adds the mean of what they would add as records (:class:`PartedRows`),
-    and second moments are such sums. Which rows a person has depends on no other person.
+    Parameters
+    ----------
+    local : the records.
+    groups : who owns each record; None where nobody knows, and each person has at most ``most`` of them.
+    most : None splits a person evenly over all rows; a number counts each of the first so many rows in full,
+        as one part in ``most``, and leaves out the others.
+
+    **Privacy.** A person adds a convex combination of what its rows would add as records
+    (:class:`PartedRows`), or a part of one; second moments are such sums. Parts are rounded down. Which rows
+    a person has, and which are the first, depends on no other person. Of owners that nobody knows, ``most``
+    is a declaration, and the guarantee is as true as that.
     """
 
     local: LocalExecutor = field(repr=False)
     groups: Any = field(repr=False)
+    most: int | None = None
     _parts: Floats = field(init=False, repr=False)
     population: int = field(init=False, default=0)
 
@@ -210,7 +176,7 @@ class SharedExecutor:
                 "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
                 "rows into one place (X.compute())."
             )
-        parts, persons = parts_of_persons(self.local.population, self.groups)
+        parts, persons = parts_of_persons(self.local.population, self.groups, self.most)
         object.__setattr__(self, "_parts", parts)
         object.__setattr__(self, "population", persons)
 
@@ -222,7 +188,7 @@ class SharedExecutor:
             (PartedRows if sparse.issparse(self.local.matrix) else PartedArrays, GramSums),
             doubles=False,
             samplings=(Full,),
-            remedy="Use secure_noise=False and a solver that asks all records at once.",
+            remedy="Use secure_noise=False and a solver that asks all records at once, or no groups.",
         )
 
     def total(self, question: Question, batch: Batch) -> Any:

@@ -325,8 +325,7 @@ class DenseRecords(LocalRecords):
         return out
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
-        chosen = np.ascontiguousarray(self.matrix[:, columns])
-        return replace(self, matrix=chosen, features=len(columns))
+        return replace(self, matrix=np.take(self.matrix, columns, axis=1), features=len(columns))
 
     def _blocks(self) -> list[slice]:
         n = len(self.matrix)

@@ -335,9 +335,8 @@ class RankTree(OneCount):
 
 # ------------------------------ Sums over records by cell: a record belongs to one declared cell or to none
 # Records hold two numbers: the cell, a whole number from 0 (anything else is in no cell), and a value. Where
-# a unit is a person, rows hold a third: the part of the person that a row stands for. The parts of a person
-# add up to one at most (``execute.persons.SharedRows`` makes them so), so all rows of a person together add a
-# convex combination of what single records add (or add nothing), and the bounds below hold for it as well.
+# a unit is a person, a row stands for a part of it, and all rows of one add a convex combination together
+# of what single records add (or add nothing): the bounds below hold for it as well.
 
 
 @dataclass(frozen=True)
@@ -352,7 +351,7 @@ class CellMoments(ClippedSum):
     its cell counts stay, even powers (in [0, 1]) move by their weight and odd ones by twice it.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
 
     cells: int
     powers: tuple[tuple[int, float], ...] = ((0, 1.0),)
@@ -371,20 +370,20 @@ class CellMoments(ClippedSum):
         inside = math.fsum((1 + k % 2) ** 2 * weight**2 for k, weight in self.powers if k)
         return max(math.sqrt(2.0) * one, math.sqrt(inside)) * ABOVE
 
-    def evaluate(self, records: DenseRows, params: Any) -> Floats:
+    def evaluate(self, records: PartedArrays, params: Any) -> Floats:
         out = np.zeros((len(self.powers), self.cells))
         for cell, a, part in self._values(records):
             for row, (k, weight) in zip(out, self.powers, strict=True):
                 row += np.bincount(cell, weights=part * (weight * a**k), minlength=self.cells)
         return out
 
-    def _values(self, records: DenseRows) -> Iterator[tuple[Ints, Floats, Floats]]:
+    def _values(self, records: PartedArrays) -> Iterator[tuple[Ints, Floats, Floats]]:
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            block = block[present(records, rows)]
+            block, own = block[present(records, rows)], _own(records, rows)
             cell, inside = numbered(block[:, 0], self.cells)
             with np.errstate(over="ignore"):
                 a = np.clip((block[inside, 1] - self.center) / self.scale, -1.0, 1.0)
-            yield cell, a, parts_of(block[inside])
+            yield cell, a, np.ones(len(a)) if own is None else own[inside]
 
 
 @dataclass(frozen=True)
@@ -395,7 +394,7 @@ class CellTrees(OneCount):
     when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
 
     cells: int
     depth: int
@@ -411,22 +410,17 @@ class CellTrees(OneCount):
         """One node per level of the tree of its cell."""
         return self.depth
 
-    def evaluate(self, records: DenseRows, params: Any) -> Floats:
+    def evaluate(self, records: PartedArrays, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (cells, 2^(depth+1) - 2)."""
         size, edges = 2**self.depth, self.edges
         leaves = np.zeros(self.cells * size)
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            block = block[present(records, rows)]
+            block, own = block[present(records, rows)], _own(records, rows)
             cell, inside = numbered(block[:, 0], self.cells)
             leaf = np.searchsorted(edges, block[inside, 1], side="right")
             place = cell * size + leaf
-            leaves += np.bincount(place, weights=parts_of(block[inside]), minlength=leaves.size)
+            leaves += np.bincount(place, None if own is None else own[inside], minlength=leaves.size)
         return tree_above(leaves.reshape(self.cells, size))
-
-
-def parts_of(block: Floats) -> Floats:
-    """Return the part of a unit that each row stands for, in [0, 1]: all of it, where rows do not say."""
-    return np.clip(np.nan_to_num(block[:, 2]), 0.0, 1.0) if block.shape[1] == 3 else np.ones(len(block))
 
 
 def numbered(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:
