@@ -57,7 +57,6 @@ class PlanRefusedError(SordinoError, RuntimeError):
 
 
 def code_of(error: BaseException, default: Code = Code.OWN) -> Code:
-    """Return what others may hear of an error."""
     if isinstance(error, PartyError):
         return Code.PEER
     found = getattr(error, "code", default)
@@ -76,32 +75,26 @@ def shown(value: Any, most: int = 60) -> str:
 
 
 def whole(low: int, high: int) -> Check:
-    """Return a check for whole numbers of a range."""
     return lambda value: type(value) is int and low <= value <= high
 
 
 def number(low: float, high: float) -> Check:
-    """Return a check for finite numbers of a range."""
     return lambda value: type(value) in (int, float) and low <= value <= high  # no number is below NaN
 
 
 def matching(pattern: str) -> Check:
-    """Return a check for texts of a form."""
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 def one_of(*allowed: str) -> Check:
-    """Return a check for one of some words."""
     return lambda value: isinstance(value, str) and value in allowed
 
 
 def flag(value: Any) -> bool:
-    """Tell whether this is true or false."""
     return isinstance(value, bool)
 
 
 def mapping(value: Any) -> bool:
-    """Tell whether this is a table with short names."""
     return isinstance(value, dict) and all(isinstance(k, str) and len(k) <= 60 for k in value)
 
 

@@ -92,7 +92,6 @@ class FederatedClient:
 
     @property
     def population(self) -> int:
-        """The public number of records."""
         return self.model.executor.population
 
     @property

@@ -69,7 +69,6 @@ class FederatedRecipe:
 
     @property
     def releases(self) -> int:
-        """The number of gradients each client pays for."""
         return self.rounds * self.local_steps
 
     def sampling(self, population: int) -> Sampling:
@@ -83,7 +82,6 @@ class FederatedRecipe:
         return float(self.step_size * self.decay**attempt)
 
     def algorithm(self, private: bool = True) -> str:
-        """Return the name of the algorithm in the literature."""
         return f"{'DP-' if private else ''}Fed{'GD' if self.batch_size is None else 'SGD'}-HT"
 
     @property
@@ -170,7 +168,6 @@ class LinearModel:
         return shape
 
     def start(self) -> Weights:
-        """Return zero coefficients, the public starting point."""
         return np.zeros(self.shape)
 
     def plan(self, recipe: FederatedRecipe) -> Plan:

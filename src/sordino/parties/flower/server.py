@@ -91,12 +91,10 @@ class FederatedPrivacy:
 
     @property
     def epsilon(self) -> float:
-        """The largest epsilon."""
         return max((epsilon for epsilon, _ in self.clients.values()), default=float("inf"))
 
     @property
     def delta(self) -> float:
-        """The largest delta."""
         return max((delta for _, delta in self.clients.values()), default=1.0)
 
 
@@ -149,7 +147,6 @@ class HardThresholdAveraging(Strategy):
 
     @property
     def privacy(self) -> FederatedPrivacy:
-        """The guarantee so far."""
         return FederatedPrivacy(dict(self._said), self._seeded)
 
     def note(self, node: int, facts: Any) -> None:
@@ -162,7 +159,6 @@ class HardThresholdAveraging(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Send the weights to every client."""
         nodes = wait_for(grid, self.clients, self.patience)
         self._asked, self._shape = tuple(nodes), arrays["weights"].numpy().shape
         return questions(self.recipe, RECORD_LEVEL, arrays, nodes, str(server_round))
@@ -170,7 +166,6 @@ class HardThresholdAveraging(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Average what came back, and threshold it."""
         good = self._answers(list(replies), server_round)
         sizes = [1.0] * len(good)
         for i, (node, (message, _)) in enumerate(good.items()):
@@ -197,7 +192,6 @@ class HardThresholdAveraging(Strategy):
         return good
 
     def averaged(self, vectors: list[Weights], shares: Weights) -> Weights:
-        """Return the thresholded average."""
         total = sum(p * v.astype(np.float64) for p, v in zip(shares, vectors, strict=True))
         return hard_threshold(total, self.recipe.sparsity, self.kept).astype(vectors[0].dtype)
 
@@ -304,7 +298,6 @@ class FederationExecutor:
 
     @property
     def population(self) -> int:
-        """The public number of clients."""
         return len(self.nodes)
 
     def total(self, question: Question, batch: Batch) -> Floats:
@@ -444,7 +437,6 @@ client_level_server_app = server_app
 def questions(
     recipe: FederatedRecipe, protection: str, arrays: ArrayRecord, nodes: Iterable[int], group: str
 ) -> list[Message]:
-    """Return the messages that ask nodes for a round."""
     said = ConfigRecord({"recipe": recipe.digest, "protection": protection})
     content = RecordDict({"arrays": arrays, "config": said})
     return [Message(content, node, MessageType.TRAIN, group_id=group) for node in nodes]

@@ -16,14 +16,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 
 class InProcessGrid(Grid):
-    """Hands each message to the client's app at once.
-
-    Parameters
-    ----------
-    app : the ClientApp of all members.
-    nodes : one configuration per member, as ``flower-supernode --node-config`` would give it.
-    run_config, run_id : those of the run.
-    """
+    """Hands each message to the client's app at once; ``nodes`` are what ``--node-config`` would give."""
 
     def __init__(
         self,
@@ -69,7 +62,6 @@ class InProcessGrid(Grid):
         return pushed
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the answers, each once."""
         return [self._answers.pop(name) for name in message_ids if name in self._answers]
 
     def send_and_receive(
@@ -93,13 +85,9 @@ def simulate(
     run_config: Mapping[str, Any] | None = None,
     run_id: int = 1,
 ) -> None:
-    """Run a federation in this process.
+    """Run a federation in this process: the apps of superlink and supernodes, one configuration per member.
 
-    Parameters
-    ----------
-    server, client : the apps that would run on the superlink and on the supernodes.
-    nodes : one node configuration per member.
-    run_config, run_id : those of the run; a client treats another id as another run, with another budget.
+    A client treats another ``run_id`` as another run, with another budget.
     """
     grid = InProcessGrid(client, nodes, run_config, run_id)
     with server_identity(run_id):

@@ -31,7 +31,6 @@ def _is_range(value: Any) -> bool:
 
 
 def _passes(read: Any, value: Any) -> bool:
-    """Tell whether a text can be read."""
     try:
         return isinstance(value, str) and len(value) < 20_000 and bool(read(value))
     except ValueError:
@@ -93,7 +92,6 @@ class Charter:
 
     @property
     def canonical(self) -> bytes:
-        """The text as it is signed."""
         return b"sordino charter " + canonical(self.text)
 
     @cached_property
@@ -103,12 +101,10 @@ class Charter:
 
     @cached_property
     def members(self) -> dict[str, Mapping[str, Any]]:
-        """The rows of the members by name."""
         return {row["name"]: row for row in self.text["members"]}
 
     @cached_property
     def pins(self) -> dict[str, tuple[str, ...]]:
-        """The fingerprints of each member's certificates."""
         return {
             name: tuple(fingerprint(pem) for pem in row["certificates"]) for name, row in self.members.items()
         }
@@ -120,7 +116,6 @@ class Charter:
 
     @property
     def missing(self) -> list[str]:
-        """The members without a valid signature."""
         signatures = {name: str(self.signatures.get(name, "")) for name in self.members}
         return [
             name
@@ -213,7 +208,6 @@ class Charter:
             )
 
     def save(self, path: Path) -> None:
-        """Write text and signatures."""
         document = {"charter": self.text, "signatures": self.signatures}
         path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
 
@@ -313,7 +307,6 @@ class Rules:
     rule: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, plan: JointPlan) -> bool:
-        """Tell whether a plan needs nobody's approval."""
         return bool(self.rule) and (
             plan.certificate.epsilon <= self.rule["max_epsilon"]
             and plan.text["task"].get("estimator") in self.rule["estimators"]

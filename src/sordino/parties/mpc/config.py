@@ -296,7 +296,6 @@ class PartyConfig:
 
     @property
     def approvals(self) -> Approvals:
-        """The decisions on plans."""
         return Approvals(self.state, self.rules)
 
     def check_charter(self, plan: JointPlan) -> None:
@@ -314,7 +313,6 @@ class PartyConfig:
 
     @classmethod
     def load(cls, path: Path) -> PartyConfig:
-        """Read and check a file."""
         optional = {"members", "limits", "approval"}
         text = read_toml("a party's settings", path, set(SECTIONS) - optional, optional)
         for section, (required, more) in SECTIONS.items():

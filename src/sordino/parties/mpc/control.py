@@ -47,7 +47,6 @@ SECONDS = 10.0  # for a caller's handshake, question and answer together
 
 
 def plan_from(path: Path) -> JointPlan:
-    """Make the plan of a consortium file."""
     required = ("name", "members", "task", "budget")
     text = read_toml("a consortium", path, required, ("threshold", "mode", "charter", "dropouts"))
     if not isinstance(text["members"], list) or not all(isinstance(row, dict) for row in text["members"]):
@@ -103,7 +102,6 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
 
 
 def status_everywhere(plan_path: Path, config: Path) -> Iterator[str]:
-    """Yield the state of a plan at every member."""
     plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
     for row in plan.text["members"]:
         answer = ask(_pinned(row, own), own.credentials, {"op": "status", "plan": plan.digest})
@@ -139,7 +137,6 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """The answer for a person."""
         return self.status if self.code is None else f"{self.status} ({self.code.words})"
 
     @classmethod

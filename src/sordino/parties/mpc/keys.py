@@ -55,7 +55,6 @@ def make_key(folder: Path, name: str, suffix: str = "") -> tuple[Path, Path, Pat
 
 
 def sign(key: Path, message: bytes) -> str:
-    """Return the signature of a message by the key of a file, in hexadecimal."""
     _, serialization, ec, sha = _cryptography()
     try:
         private = serialization.load_pem_private_key(key.read_bytes(), None)
@@ -68,7 +67,6 @@ def sign(key: Path, message: bytes) -> str:
 
 
 def has_signed(certificate: str, message: bytes, signature: str) -> bool:
-    """Tell whether the holder of a certificate (PEM) signed a message."""
     x509, _, ec, sha = _cryptography()
     try:
         public = x509.load_pem_x509_certificate(certificate.encode()).public_key()
@@ -84,7 +82,6 @@ def fingerprint(certificate: str) -> str:
 
 
 def fingerprint_of(path: Path) -> str:
-    """Return the fingerprint of the certificate in a file."""
     try:
         return fingerprint(path.read_text("ascii"))
     except (OSError, ValueError) as error:

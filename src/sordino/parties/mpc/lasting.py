@@ -75,7 +75,6 @@ class Kept:
 
     @property
     def count(self) -> int:
-        """The number of answers."""
         return len(list(self.folder.glob("answer-*[0-9]")))
 
     def shares(self, number: int) -> tuple[str, int, Any] | None:
@@ -100,7 +99,6 @@ class Kept:
         os.close(handle)
 
     def forget_shares(self, before: int) -> None:
-        """Remove the shares of earlier answers."""
         for path in self.folder.glob("shares-*"):
             if path.suffix or int(path.name.rpartition("-")[2]) < before:
                 path.unlink()
@@ -116,16 +114,9 @@ def _numbers(raw: bytes, signed: bool = False) -> tuple[int, Any]:
 class Lasting:
     """The engine of a run as its executor sees it; a lost connection is waited for.
 
-    Parameters
-    ----------
-    connect : returns an engine that is connected with everybody but those who have left, given by name.
-    meet : agrees with everybody on the plan and on what was opened so far, and returns how far each one is.
-    ahead : draws noise for the first coordinates, before anything is booked or a record is asked.
-    transcript : of this run.
-    left : how many numbers the plan has counted; delta was paid for so many.
-    patience : seconds to wait for a member that is gone.
-    records : the public number of records of each member, by name.
-    dropouts : how many members may leave without stopping the run.
+    ``connect`` returns an engine that is connected with all but those who have left, ``meet`` agrees with
+    everybody on plan and answers and returns how far each one is, ``ahead`` draws noise before a record is
+    asked. ``left`` counts the numbers that delta was paid for.
     """
 
     connect: Callable[[set[str]], ShamirEngine]
@@ -276,7 +267,6 @@ class Lasting:
         return self.engine
 
     def exchange(self, payload: bytes, what: str) -> list[bytes]:
-        """Send bytes to everybody and return everybody's."""
         return self.connected.exchange(payload, what)
 
     def close(self, farewell: bool = False) -> None:
@@ -325,7 +315,6 @@ def opened(said: Iterable[str], threshold: int) -> bool | None:
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    """Read a table that a member sent."""
     try:
         said = json.loads(raw)
     except (ValueError, RecursionError):

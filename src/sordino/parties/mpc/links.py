@@ -50,7 +50,6 @@ class Member:
 
     @property
     def pins(self) -> tuple[str, ...]:
-        """The fingerprints by which it is known."""
         return (self.fingerprint, self.second) if self.second else (self.fingerprint,)
 
 
@@ -119,7 +118,6 @@ class Mesh:
         self._failed: asyncio.Future[None] = loop.create_future()
 
     def who(self, peer: int | None) -> str:
-        """Return a member in words."""
         if peer is None or not 0 <= peer < len(self.members):
             return "an unknown party"
         return f"party {peer} ({self.members[peer].name})"
@@ -133,7 +131,6 @@ class Mesh:
                 self._failed.set_result(None)
 
     def register(self, peer: int, link: Link) -> None:
-        """Take a link whose other end proved who it is."""
         self.links[peer] = link
         if len(self.links) == len(self.members) - 1 and not self.ready.done():
             self.ready.set_result(None)
@@ -169,7 +166,6 @@ class Mesh:
             self.fail(f"{what}: no message from {self.who(peer)} for {seconds:g} s.{seen}", peer, lost=True)
 
     async def beat(self) -> None:
-        """Tell everybody now and then that this member is alive."""
         while not self.closing:
             for link in self.links.values():
                 if not link.lost:
@@ -177,7 +173,6 @@ class Mesh:
             await asyncio.sleep(BEAT)
 
     def note(self, message: str) -> None:
-        """Remember something about a caller who was turned away, a few of them."""
         if len(self.notes) < MAX_CALLERS:
             self.notes.append(message)
 
@@ -204,7 +199,6 @@ class Link(asyncio.Protocol):
 
     @property
     def owes(self) -> bool:
-        """Whether somebody waits for a message of this peer."""
         return any(isinstance(b, asyncio.Future) for b in self._buffers.values())
 
     def connection_made(self, transport: Any) -> None:
@@ -296,7 +290,6 @@ class Link(asyncio.Protocol):
             self._buffers[label] = payload
 
     def receive(self, label: int) -> Any:
-        """Return the message of this label, or a future of it."""
         payload = self._buffers.pop(label, None)
         if payload is None:
             if self.lost:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -81,29 +81,24 @@ class JointPlan:
 
     @property
     def canonical(self) -> bytes:
-        """The text as it is hashed."""
         return canonical(self.text)
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
-        """The parties in the order of their indices."""
         rows = self.text["members"]
         return tuple(Member(r["name"], r["host"], int(r["port"]), r["fingerprint"]) for r in rows)
 
     @cached_property
     def records(self) -> tuple[int, ...]:
-        """The public number of records of each party."""
         return tuple(int(row["records"]) for row in self.text["members"])
 
     @cached_property
     def share(self) -> NoiseShare:
-        """How the noise is made."""
         counts = len(self.members), int(self.text["threshold"]), int(self.text.get("dropouts", 0))
         return NoiseShare(Mode(self.text["mode"]), *counts)
 
     @property
     def ask(self) -> Ask:
-        """The budget of the whole run."""
         return Ask(float(self.text["budget"]["epsilon"]), float(self.text["budget"]["delta"]))
 
     @cached_property
@@ -113,12 +108,10 @@ class JointPlan:
 
     @property
     def model(self) -> Any:
-        """The estimator that a run fits."""
         return self.learned[0]
 
     @property
     def task(self) -> Task:
-        """What is run."""
         return self.learned[1]
 
     @cached_property
@@ -166,7 +159,6 @@ class JointPlan:
         rehearse(self.task, self.kernel_plan, self.share)
 
     def save(self, path: Path) -> None:
-        """Write the document."""
         path.write_bytes(self.canonical + b"\n")
 
     @classmethod
@@ -180,7 +172,6 @@ class JointPlan:
 
     @classmethod
     def read(cls, text: Any) -> JointPlan:
-        """Take a document that is plain data."""
         if isinstance(text, dict) and text.get("format") in (1, 2):
             raise InvalidInputError(
                 f"The plan has format {text['format']} of version 0.1 and is never converted: members have "
@@ -202,7 +193,6 @@ class JointPlan:
 
 
 def canonical(text: Mapping[str, Any]) -> bytes:
-    """Return the one encoding of plain data."""
     return json.dumps(text, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -268,9 +258,7 @@ def make_plan(
     return made
 
 
-def shown(value: Any) -> str:
-    """Return a word of a plan as it may stand on a screen, all of it but for very long lists."""
-    return words.shown(value, 2000)
+shown = partial(words.shown, most=2000)  # all of it but for very long lists
 
 
 def in_words(plan: JointPlan) -> list[str]:
@@ -309,7 +297,6 @@ def in_words(plan: JointPlan) -> list[str]:
 
 
 def in_time(seconds: float) -> str:
-    """Return a time as a person says it."""
     if seconds < 120:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -30,16 +30,9 @@ INSIDE, PLAIN = 4096, 1 << 17
 class ShamirEngine:
     """One party's end of the computation.
 
-    Parameters
-    ----------
-    members : all parties, in the order of their indices.
-    index : which of them this is.
-    threshold : how many may put their shares together without learning anything; a minority.
-    credentials : for mutual TLS; None only for tests on one machine.
-    limits : time-outs.
-    listen : the address to listen on, where it is not the public one.
-    points : where the polynomials of shares are evaluated for each member: its place among all members of the
-        plan, from 1 on, whoever of them has left.
+    ``credentials`` are None only for tests on one machine, ``listen`` is an address that is not the public
+    one. ``points`` are where polynomials are evaluated for each member: its place in the plan, from 1 on,
+    whoever has left.
 
     **Privacy.** At most ``threshold`` members collude; these may deviate as they like and are found out
     before anything is opened (:mod:`sordino.execute.parties.law`). Only noised sums are opened.
@@ -71,7 +64,6 @@ class ShamirEngine:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes of messages sent so far, without the frames of TLS."""
         return sum(link.nbytes_sent for link in self._mesh.links.values())
 
     def connect(self) -> None:
@@ -83,7 +75,6 @@ class ShamirEngine:
         return self._run(self._exchange_pieces(payload), what)
 
     def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
-        """Open the noised sum of everybody's values."""
         return self.open(self.secret_sum(values, draw), draw.field_bits).reshape(values.shape)
 
     def prepare(self, draw: Draw) -> None:
@@ -159,7 +150,6 @@ class ShamirEngine:
         return found
 
     async def tell_all(self, payload: bytes) -> list[bytes]:
-        """Send the same bytes to everybody and return everybody's, by index."""
         everybody = range(len(self.members))
         heard = await self.swap(dict.fromkeys(everybody, payload), everybody)
         return [heard[peer] for peer in everybody]

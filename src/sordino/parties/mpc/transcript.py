@@ -119,16 +119,13 @@ class Story:
 
     @property
     def releases(self) -> int:
-        """How many answers were opened."""
         return sum(line["kind"] == "release" for line in self.lines)
 
     def shared(self) -> list[dict[str, Any]]:
-        """Return what all parties must have in common."""
         private = ("at", "previous")
         return [{k: v for k, v in x.items() if k not in private} for x in self.lines if x["kind"] in SHARED]
 
     def find(self, kind: str) -> dict[str, Any]:
-        """Return the first line of a kind, or an empty one."""
         return next((line for line in self.lines if line["kind"] == kind), {})
 
 
@@ -183,7 +180,6 @@ def commitment(arrays: Sequence[Any], salt: bytes) -> str:
 
 
 def digest_of(values: Any) -> str:
-    """Return the hash of opened integers."""
     return hashlib.sha256(",".join(str(int(v)) for v in np.ravel(values)).encode()).hexdigest()
 
 
