@@ -9,7 +9,7 @@ from sordino.kernel import FixedSize, Full, Poisson, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Capabilities, Option, Options
-from sordino.solvers.sparse import EPOCHS, PACED_EPOCHS, Ight, SgdHt
+from sordino.solvers.sparse import EPOCHS, PACED_EPOCHS, PACED_SHARE, Ight, SgdHt
 
 PROBLEM = Problem(LOSSES["logistic"], 20_000, 6, Relation.ADD_REMOVE, 1.0, 1e-5, data_norm=2.0, ridge=0.5)
 
@@ -28,7 +28,7 @@ def test_what_the_user_left_open_follows_from_public_facts():
     assert ight.step is sgd.step is None  # they follow the planned noise
     assert ight.momentum.kind == "nesterov"
     assert Options().step(PROBLEM) == pytest.approx(1 / (0.25 * 4.0 + 0.5))
-    assert (sgd.sampling, sgd.steps, sgd.paced) == (Poisson(0.1), PACED_EPOCHS * 10, True)
+    assert (sgd.sampling, sgd.steps, sgd.paced) == (Poisson(6666 / 20_000), PACED_EPOCHS * PACED_SHARE, True)
     assert not sgd.plan(PROBLEM).releases["gradient"].lazy
     small = SgdHt.configured(PROBLEM, Options(batch_size=100))
     assert (small.sampling, small.steps, small.paced) == (Poisson(100 / 20_000), EPOCHS * 200, False)

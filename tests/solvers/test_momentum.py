@@ -5,11 +5,12 @@ import pytest
 from scipy import sparse
 from tests.solvers.plain import gradient, made_data, made_problem, run, top
 
+from sordino import SparseLogisticRegression
 from sordino.errors import InvalidInputError
 from sordino.kernel import Full
 from sordino.solvers import Options, make_solver
 from sordino.solvers.sparse import Ight, SgdHt
-from sordino.solvers.steps import Momentum
+from sordino.solvers.steps import Momentum, SharedPace
 
 
 def plain(kind, beta, problem, x, y, steps, step, sparsity):
@@ -62,3 +63,30 @@ def test_iterates_stay_sparse_vectors_with_momentum():
 def test_a_momentum_that_does_not_exist_is_refused(name, extra):
     with pytest.raises(InvalidInputError):
         make_solver(name, made_problem(), Options(extra=extra))
+
+
+@pytest.mark.parametrize("solver", ["ight", "sgd-ht"])
+def test_rows_that_share_a_direction_are_learned_across_it(solver, monkeypatch):
+    rng = np.random.default_rng(0)
+    across = rng.normal(size=(3000, 40)) / 40**0.5 / 5
+    x = 0.95 / 40**0.5 + across
+    y = 200 * across[:, :4] @ [1, -1, 1, -1] + rng.logistic(size=3000) > 0
+
+    def loss():
+        model = SparseLogisticRegression(4.0, 1e-5, n_nonzero_coefs=8, data_norm=1.0, solver=solver)
+        found = model.fit(x, y).predict_proba(x)
+        return -np.mean(np.log(np.where(y, found[:, 1], found[:, 0])))
+
+    with_two_probes = loss()
+    monkeypatch.setattr(SharedPace, "fits", staticmethod(lambda problem, steps: False))
+    assert with_two_probes < 0.8 * loss()  # about .33 and .51
+
+
+def test_the_two_probes_differ_by_the_mean_of_the_rows():
+    problem = made_problem(intercept=0.7)
+    x, y = made_data(problem)
+    far, near = (gradient(problem, x, y, w) for w in SharedPace.probes(problem))
+    np.testing.assert_allclose(far - near, np.append(x.mean(axis=0), 0.7), atol=1e-6)
+    assert SharedPace.fits(problem, 10)
+    assert not SharedPace.fits(problem, 9)
+    assert not SharedPace.fits(made_problem(), 50)  # without an intercept there is no such probe

@@ -213,12 +213,10 @@ class Pace:
         used: float = 1.0,
     ) -> Pace:
         """Return the pace of a planned gradient that is used in so many steps."""
-        release = curator.plan.releases[name]
-        std = float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
-        std /= release.sampling.expected(problem.population)
+        std, times = noise_of(curator, name, problem), curator.plan.releases[name].times
         first = 1.0 / (problem.curvature * problem.row_bound**2 + problem.penalty_curvature)
         budget = margin_noise * bearable(problem) * (1 - momentum) / problem.row_bound
-        noisy = used * math.sqrt(release.times) * std
+        noisy = used * math.sqrt(times) * std
         largest = min(LONGEST * first, budget / noisy) if noisy else LONGEST * first
         energy = (1 + momentum) * std**2 * math.prod(problem.shape)
         return cls(min(first, largest), largest, energy)
@@ -233,9 +231,80 @@ class Pace:
         self.earlier, self.taken = (point, gradient, step), self.taken + 1
         return step
 
+    def move(self, point: Floats, gradient: Floats) -> Floats:
+        """Return the move from a point with this gradient."""
+        return self.after(point, gradient) * gradient
+
     def _seen(self, moved: Floats, changed: Floats, step: float) -> float:
         length = float(np.square(moved).sum())
         return (float((moved * changed).sum()) - step * self.energy) / length if length > 0 else 0.0
+
+
+# Of a margin of logistic regression at which its slope is one or zero.
+SATURATION = 30.0
+# How much more noise a margin may carry where that along the shared direction, which later steps take back,
+# is not counted; and from how many steps on two of them are well spent on finding it.
+APART, PROBING = 1.4, 10
+
+
+@dataclass
+class SharedPace(Pace):
+    r"""The pace where rows share a direction: short steps along it, long ones across it.
+
+    The curvature along the mean of the rows, intercept included, is that of all records, and most of a row
+    may lie there; what is left is at most ``row_bound^2 - |mean|^2``, and only that multiplies the noise of
+    long steps. The mean costs two of the planned gradients: those at a large positive and a large negative
+    intercept differ by it, since a slope is one or zero there. Its known noise is taken out of its length.
+
+    **Privacy.** Post-processing of released gradients and of the planned noise.
+    """
+
+    axis: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    short: float = math.inf
+
+    @staticmethod
+    def fits(problem: Problem, steps: int) -> bool:
+        """Tell whether the mean can be had from gradients: one margin a record, whose slope is bounded."""
+        plain = problem.unit == "record" and problem.weight_bound == 1.0 and problem.outputs == 1
+        return plain and problem.n_intercepts == 1 and problem.loss.name == "logistic" and steps >= PROBING
+
+    @classmethod
+    def probes(cls, problem: Problem) -> tuple[Floats, Floats]:
+        """Return the two points at which the gradients are asked."""
+        far = np.zeros(problem.shape)
+        far[-1] = SATURATION / problem.intercept
+        return far, -far
+
+    @classmethod
+    def across(cls, pace: Pace, curator: Curator, problem: Problem, mean: Floats) -> SharedPace:
+        """Return the pace with a noisy mean of the rows with their intercept entry."""
+        sampling = curator.plan.releases["gradient"].sampling
+        std, expected = noise_of(curator, "gradient", problem), sampling.expected(problem.population)
+        features, size = mean[:-1], problem.features
+        sampled = problem.data_norm**2 / expected if expected < problem.population else 0.0
+        noise, length = 2 * std**2 * size + sampled, float(features @ features)
+        left = max(0.0, length - noise)
+        axis = np.append(features * (left / length if left else 0.0), problem.intercept)
+        shared = float(axis @ axis)
+        doubt = 2 * math.sqrt((4 * length * noise + 2 * noise**2) / size)
+        rest = min(max(problem.row_bound**2 - shared, 0.0) + doubt, problem.data_norm**2)
+        longer = APART * problem.row_bound / math.sqrt(rest) if rest > 0 else LONGEST
+        largest = min(LONGEST * pace.first, longer * pace.largest)
+        short = 1.0 / (problem.curvature * shared + problem.penalty_curvature)
+        return cls(min(pace.first, largest), largest, pace.energy, axis=axis / math.sqrt(shared), short=short)
+
+    def move(self, point: Floats, gradient: Floats) -> Floats:
+        along = float(self.axis @ gradient)
+        rest = gradient - along * self.axis
+        step = self.after(point - float(self.axis @ point) * self.axis, rest)
+        return step * rest + min(step, self.short) * along * self.axis
+
+
+def noise_of(curator: Curator, name: str, problem: Problem) -> float:
+    """Return the deviation of the noise in each entry of a planned mean gradient."""
+    release = curator.plan.releases[name]
+    std = float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
+    return std / release.sampling.expected(problem.population)
 
 
 def target_unit(problem: Problem) -> float:

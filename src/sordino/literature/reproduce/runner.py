@@ -146,7 +146,7 @@ def _run_one(make: Callable[[bool], Table], quick: bool, key: str, seed: int) ->
 @cache
 def source_commit() -> str:
     """Return the commit of the source, with a plus if it was changed; outside a checkout the version."""
-    here = ["git", "-C", str(Path(__file__).parent)]
+    here = ["git", "-C", str(Path(sordino.__file__).parent)]
     try:
         found = subprocess.run([*here, "rev-parse", "--short=10", "HEAD"], capture_output=True, check=True)
         changed = subprocess.run(
