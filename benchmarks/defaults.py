@@ -1,6 +1,6 @@
 """How far is a published algorithm with nothing set from the best setting that a search finds?
 
-Command: python -m benchmarks.defaults [--jobs N] [--solvers NAME ...] [--minutes M]
+Command: python -m benchmarks.defaults [--jobs N] [--solvers NAME ...] [--sets NAME ...] [--minutes M]
          [--save benchmarks/results/defaults.json]
 
 The protocol. Every setting of a grid is fitted to three quarters of the training rows and judged on the
@@ -189,11 +189,11 @@ def _dense(x: Any) -> np.ndarray:
     return x.toarray().astype(float) if hasattr(x, "toarray") else np.asarray(x, dtype=float)
 
 
-def cells(solvers: list[str]) -> Iterator[tuple[str, str, float]]:
+def cells(solvers: list[str], sets: list[str]) -> Iterator[tuple[str, str, float]]:
     """Yield what is judged: a solver, a set and an epsilon."""
     for solver in solvers:
         names, epsilons, _ = SOLVERS[solver]
-        yield from product((solver,), names, epsilons)
+        yield from product((solver,), [name for name in names if name in sets], epsilons)
 
 
 def judge(solver: str, name: str, epsilon: float) -> dict[str, Any]:
@@ -236,13 +236,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--solvers", nargs="+", default=list(SOLVERS), choices=list(SOLVERS))
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--save", type=Path, default=RESULT)
     asked = parser.parse_args()
     for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
         os.environ.setdefault(f"{name}_NUM_THREADS", "1")
     kept = json.loads(asked.save.read_text("utf-8"))["cells"] if asked.save.exists() else []
     with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
-        waiting = [pool.submit(judge, *cell) for cell in cells(asked.solvers)]
+        waiting = [pool.submit(judge, *cell) for cell in cells(asked.solvers, asked.sets)]
         try:
             for future in as_completed(waiting, timeout=60 * asked.minutes):
                 if (error := future.exception()) is not None:
