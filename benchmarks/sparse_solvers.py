@@ -70,7 +70,7 @@ def solvers(kind: str, task: Task, passes: int, step: float) -> list[Any]:
     """Return the solvers of one kind that read the data about this often."""
     if kind.startswith("ight"):
         momentum = Momentum("nesterov" if kind == "ight+nesterov" else "none")
-        return [Ight(task.keep, passes, step, CLIP, momentum)]
+        return [Ight(task.keep, passes, step, CLIP, momentum=momentum)]
     if kind == "sgd-ht":
         return [SgdHt(task.keep, passes * m, step, CLIP, Poisson(1 / m)) for m in (10, 50)]
     made = []

@@ -164,9 +164,9 @@ def _corrected(kind: Any, keep: int | None = None, **changes: Any) -> Callable[[
 CASES += [
     SolverCase(
         "ight-nesterov",
-        lambda problem: Ight(3, 4, 0.5, 0.6, Momentum("nesterov", 0.8)),
+        lambda problem: Ight(3, 4, 0.5, 0.6, momentum=Momentum("nesterov", 0.8)),
         _problem("logistic", ridge=0.05),
-        converged=lambda problem: Ight(None, 300, 0.5, 50.0, Momentum("nesterov", 0.8)),
+        converged=lambda problem: Ight(None, 300, 0.5, 50.0, momentum=Momentum("nesterov", 0.8)),
     ),
     SolverCase(
         "sgd-ht-lazy-heavy-ball",

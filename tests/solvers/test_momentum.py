@@ -29,7 +29,7 @@ def test_momentum_is_that_of_the_textbook(kind):
     x, y = made_data(problem)
     expected = plain(kind, 0.8, problem, x, y, 12, 0.6, 4)
     momentum = Momentum(kind, 0.8)
-    full = run(Ight(4, 12, 0.6, 9.0, momentum), problem, x, y)[-1]
+    full = run(Ight(4, 12, 0.6, 9.0, momentum=momentum), problem, x, y)[-1]
     stochastic = run(SgdHt(4, 12, 0.6, 9.0, Full(), momentum), problem, sparse.csr_matrix(x), y)[-1]
     np.testing.assert_allclose(full, expected, rtol=1e-10)
     np.testing.assert_allclose(stochastic, expected, rtol=1e-10)
@@ -40,7 +40,7 @@ def test_momentum_reaches_the_optimum_in_fewer_steps():
     x, y = made_data(problem)
 
     def slope(momentum):
-        w = run(Ight(None, 40, 1.0, 9.0, momentum), problem, x, y)[-1]
+        w = run(Ight(None, 40, 1.0, 9.0, momentum=momentum), problem, x, y)[-1]
         return np.linalg.norm(gradient(problem, x, y, w))
 
     plain_slope = slope(Momentum())

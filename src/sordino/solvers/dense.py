@@ -107,8 +107,7 @@ class Sgd(GradientPlan):
             yield w if self.output == "last" else mean
 
     def _pace(self, curator: Curator, problem: Problem) -> Pace:
-        momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
-        return Pace.of(curator, "gradient", problem, DENSE, momentum)
+        return Pace.of(curator, "gradient", problem, DENSE, self.momentum.weight)
 
     def _step(self, t: int, step: float | None) -> float:
         assert step is not None

@@ -86,42 +86,49 @@ class Ight(GradientPlan):
     steps: int
     step: float | None
     clip: float
+    sampling: Sampling = field(default_factory=Full)
     momentum: Momentum = field(default_factory=Momentum)
     threshold_after: float = 0.0
-    sampling: Sampling = field(default_factory=Full)
+    paced: bool = False
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Ight:
-        paced = {"momentum": "nesterov", "threshold_after": LATE} if options.step_size is None else {}
-        own = options.read(cls.capabilities, **paced)
-        start, clip = (options.n_nonzero_coefs, options.steps(50), options.step_size), options.clip(problem)
+    def configured(cls, problem: Problem, options: Options) -> Self:
+        paced = options.step_size is None
+        usual = {"momentum": "nesterov", "threshold_after": LATE} if paced else {}
+        own = options.read(cls.capabilities, **usual)
+        return cls._assemble(problem, options, own, options.steps(50), Full(), own["threshold_after"], paced)
+
+    @classmethod
+    def _assemble(
+        cls, problem: Problem, options: Options, own: dict[str, Any], steps: int, sampling: Sampling,
+        threshold_after: float, paced: bool,
+    ) -> Self:  # fmt: skip
         momentum = Momentum(own["momentum"], own["momentum_weight"])
-        return cls(*start, clip, momentum, own["threshold_after"])
+        start = (options.n_nonzero_coefs, steps, options.step_size, options.clip(problem), sampling)
+        return cls(*start, momentum, threshold_after, paced)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        return _descend(self, curator, problem)
-
-
-def _descend(solver: Ight | SgdHt, curator: Curator, problem: Problem) -> Iterator[Point]:
-    """Yield dense steps whose length, where it is open, follows the pace that noise and data allow."""
-    w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
-    noise = DENSE if solver.sparsity is None else SPARSE
-    momentum = solver.momentum.beta if solver.momentum.kind != "none" else 0.0
-    pace = Pace.of(curator, "gradient", problem, noise, momentum) if solver.step is None else None
-    probes = SharedPace.probes(problem) if pace and SharedPace.fits(problem, solver.steps) else ()
-    answers = []
-    for probe in probes:
-        answers.append(curator.release("gradient", probe))
-        yield w
-    if pace and answers:
-        pace = SharedPace.across(pace, curator, problem, answers[0] - answers[1])
-    for t in range(1 + len(probes), solver.steps + 1):
-        asked, start = solver.momentum.asked_at(w, previous), solver.momentum.moved_from(w, previous)
-        g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
-        move = solver.step * g if pace is None else pace.move(dense(asked), g)
-        kept = solver.sparsity if t > solver.threshold_after * solver.steps else None
-        w, previous = hard_threshold(start - move, kept, problem.n_intercepts), w
-        yield w
+        sparse = curator.plan.releases["gradient"].lazy
+        w = previous = starting_point(problem.shape, problem.n_intercepts, sparse)
+        margin = SPARSE if self.paced and self.sparsity is not None else DENSE
+        pace = Pace.of(curator, "gradient", problem, margin, self.momentum.weight)
+        probes = SharedPace.probes(problem) if self.paced and SharedPace.fits(problem, self.steps) else ()
+        answers = []
+        for probe in probes:
+            answers.append(curator.release("gradient", probe))
+            yield w
+        if answers:
+            pace = SharedPace.across(pace, curator, problem, answers[0] - answers[1])
+        step = pace.first if self.step is None else self.step
+        for t in range(1 + len(probes), self.steps + 1):
+            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            g = curator.release("gradient", asked)
+            if problem.penalties:
+                g = vector_sum(g, ridge_pull(problem, asked))
+            move = pace.move(dense(asked), g) if self.paced else step * g
+            kept = self.sparsity if t > self.threshold_after * self.steps else None
+            w, previous = hard_threshold(vector_sum(start, -1.0 * move), kept, problem.n_intercepts), w
+            yield w
 
 
 # --------------------------------------------------------- DP-SGD-HT: stochastic gradient hard thresholding
@@ -132,8 +139,7 @@ EPOCHS = 20
 PACED_SHARE, PACED_EPOCHS = 3, 17
 
 
-@dataclass(frozen=True)
-class SgdHt(GradientPlan):
+class SgdHt(Ight):
     r"""``w <- H_k(w - step (batch gradient / expected batch size + noise + ridge w))``.
 
     With neither a batch size nor a step size, batches hold a third of the records and steps follow
@@ -159,48 +165,17 @@ class SgdHt(GradientPlan):
         page="sgd-ht",
     )
 
-    sparsity: int | None
-    steps: int
-    step: float | None
-    clip: float
-    sampling: Sampling
-    momentum: Momentum = field(default_factory=Momentum)
-    paced: bool = False
-    threshold_after: float = 0.0
-
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> SgdHt:
+    def configured(cls, problem: Problem, options: Options) -> Self:
         paced = options.step_size is None and options.batch_size is None
         share, usual = (PACED_SHARE, {"momentum": "nesterov", "epochs": PACED_EPOCHS}) if paced else (200, {})
         own = options.read(cls.capabilities, **usual)
-        steps, clip = options.passes(own["epochs"], problem, share), options.clip(problem)
-        momentum = Momentum(own["momentum"], own["momentum_weight"])
-        start = (options.n_nonzero_coefs, steps, options.step_size, clip)
-        batches = options.minibatches(problem, share)
-        return cls(*start, batches, momentum, paced, LATE if paced else 0.0)
+        steps, batches = options.passes(own["epochs"], problem, share), options.minibatches(problem, share)
+        return cls._assemble(problem, options, own, steps, batches, LATE if paced else 0.0, paced)
 
     def _lazy(self, problem: Problem) -> bool:
         sparse = self.sparsity is not None and problem.outputs == 1
         return sparse and not problem.secure_noise and not self.paced
-
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        if self.paced:
-            yield from _descend(self, curator, problem)
-            return
-        lazy = curator.plan.releases["gradient"].lazy
-        w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)
-        step = self.step
-        if step is None:
-            momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
-            step = Pace.of(curator, "gradient", problem, DENSE, momentum).first
-        for _ in range(self.steps):
-            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
-            g = curator.release("gradient", asked)
-            if problem.ridge:
-                g = vector_sum(g, ridge_pull(problem, asked))
-            moved = vector_sum(start, -step * g)
-            w, previous = hard_threshold(moved, self.sparsity, problem.n_intercepts), w
-            yield w
 
 
 # ----------------------- DP-SCSG-HT: hard thresholding with gradients that are corrected against a snapshot

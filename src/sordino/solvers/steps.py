@@ -142,6 +142,11 @@ class Momentum:
         among("momentum", self.kind, KINDS)
         check_range("momentum_weight", self.beta, "[0, 1)")
 
+    @property
+    def weight(self) -> float:
+        """The weight of the last move: 0 without momentum."""
+        return 0.0 if self.kind == "none" else self.beta
+
     def asked_at(self, w: Point, previous: Point) -> Point:
         """Return where the gradient is asked."""
         return self._carried(w, previous) if self.kind == "nesterov" else w
