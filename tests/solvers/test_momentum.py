@@ -85,8 +85,20 @@ def test_rows_that_share_a_direction_are_learned_across_it(solver, monkeypatch):
 def test_the_two_probes_differ_by_the_mean_of_the_rows():
     problem = made_problem(intercept=0.7)
     x, y = made_data(problem)
-    far, near = (gradient(problem, x, y, w) for w in SharedPace.probes(problem))
+    points = (SharedPace.beside(np.zeros(problem.columns), problem, margin) for margin in (30.0, -30.0))
+    far, near = (gradient(problem, x, y, w) for w in points)
     np.testing.assert_allclose(far - near, np.append(x.mean(axis=0), 0.7), atol=1e-6)
     assert SharedPace.fits(problem, 10)
     assert not SharedPace.fits(problem, 9)
     assert not SharedPace.fits(made_problem(), 50)  # without an intercept there is no such probe
+
+
+def test_steps_grow_where_margins_are_sure():
+    problem = made_problem(intercept=0.7)
+    pace = SharedPace(1.0, 2.0, 0.0, longest=2.0)
+    here, there = np.zeros(problem.columns), np.zeros(problem.columns)
+    there[-1] = 0.7 * 1.5 * problem.curvature  # slopes as steep as they can be
+    pace.look(here, there, problem)
+    assert pace.largest == pytest.approx(2.0)
+    pace.look(here, there / 16, problem)
+    assert pace.largest == pytest.approx(16.0)

@@ -26,8 +26,10 @@ from sordino.problems.queries import GlmDifference, GlmGradient
 from sordino.solvers.base import BATCHES, FLAGS, STEPS, Capabilities, Option, Options
 from sordino.solvers.steps import (
     DENSE,
+    LOOKS,
     MOMENTUM,
     MOMENTUM_OPTIONS,
+    SATURATION,
     SPARSE,
     GradientPlan,
     Momentum,
@@ -112,17 +114,22 @@ class Ight(GradientPlan):
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse)
         margin = SPARSE if self.paced and self.sparsity is not None else DENSE
         pace = Pace.of(curator, "gradient", problem, margin, self.momentum.weight)
-        probes = SharedPace.probes(problem) if self.paced and SharedPace.fits(problem, self.steps) else ()
-        answers = []
-        for probe in probes:
-            answers.append(curator.release("gradient", probe))
-            yield w
-        if answers:
+        looks: set[int] = set()
+        if self.paced and SharedPace.fits(problem, self.steps):
+            answers = []
+            for margin in (SATURATION, -SATURATION):
+                answers.append(curator.release("gradient", SharedPace.beside(dense(w), problem, margin)))
+                yield w
             pace = SharedPace.across(pace, curator, problem, answers[0] - answers[1])
-        step = pace.first if self.step is None else self.step
-        for t in range(1 + len(probes), self.steps + 1):
+            looks = {int(share * self.steps) for share in LOOKS}
+        t, step = 2 * bool(looks), pace.first if self.step is None else self.step
+        while t < self.steps:
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
-            g = curator.release("gradient", asked)
+            g, t = curator.release("gradient", asked), t + 1
+            if isinstance(pace, SharedPace) and t in looks:
+                there, t = curator.release("gradient", SharedPace.beside(dense(asked), problem)), t + 1
+                pace.look(g, there, problem)
+                yield w
             if problem.penalties:
                 g = vector_sum(g, ridge_pull(problem, asked))
             move = pace.move(dense(asked), g) if self.paced else step * g

@@ -245,11 +245,13 @@ class Pace:
         return (float((moved * changed).sum()) - step * self.energy) / length if length > 0 else 0.0
 
 
-# Of a margin of logistic regression at which its slope is one or zero.
-SATURATION = 30.0
+# A margin of logistic regression at which its slope is one or zero, and one by which it is moved to see how
+# steep the slopes are.
+SATURATION, SHIFT = 30.0, 1.5
 # How much more noise a margin may carry where that along the shared direction, which later steps take back,
-# is not counted; and from how many steps on two of them are well spent on finding it.
-APART, PROBING = 1.4, 10
+# is not counted; from how many steps on some are well spent on finding it; after which shares of them the
+# slopes are looked at; how much longer steps get where margins are sure, and up to how many times.
+APART, PROBING, LOOKS, SURE, SUREST = 1.4, 10, (0.3, 0.6), 0.75, 8.0
 
 
 @dataclass
@@ -260,12 +262,16 @@ class SharedPace(Pace):
     may lie there; what is left is at most ``row_bound^2 - |mean|^2``, and only that multiplies the noise of
     long steps. The mean costs two of the planned gradients: those at a large positive and a large negative
     intercept differ by it, since a slope is one or zero there. Its known noise is taken out of its length.
+    Two more gradients, beside the iterate, tell how far margins are from where they decide: noise on sure
+    margins does little harm, so that steps may be longer.
 
     **Privacy.** Post-processing of released gradients and of the planned noise.
     """
 
     axis: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
     short: float = math.inf
+    longest: float = math.inf  # before slopes were looked at
+    doubt: float = 0.0  # the deviation of a difference of two mean slopes
 
     @staticmethod
     def fits(problem: Problem, steps: int) -> bool:
@@ -273,30 +279,42 @@ class SharedPace(Pace):
         plain = problem.unit == "record" and problem.weight_bound == 1.0 and problem.outputs == 1
         return plain and problem.n_intercepts == 1 and problem.loss.name == "logistic" and steps >= PROBING
 
-    @classmethod
-    def probes(cls, problem: Problem) -> tuple[Floats, Floats]:
-        """Return the two points at which the gradients are asked."""
-        far = np.zeros(problem.shape)
-        far[-1] = SATURATION / problem.intercept
-        return far, -far
+    @staticmethod
+    def beside(point: Floats, problem: Problem, margin: float = SHIFT) -> Floats:
+        """Return a point whose intercept moves all margins."""
+        moved = np.array(point)
+        moved[-1] += margin / problem.intercept
+        return moved
 
     @classmethod
     def across(cls, pace: Pace, curator: Curator, problem: Problem, mean: Floats) -> SharedPace:
         """Return the pace with a noisy mean of the rows with their intercept entry."""
-        sampling = curator.plan.releases["gradient"].sampling
-        std, expected = noise_of(curator, "gradient", problem), sampling.expected(problem.population)
+        expected = curator.plan.releases["gradient"].sampling.expected(problem.population)
+        std, sampled = noise_of(curator, "gradient", problem), float(expected < problem.population) / expected
         features, size = mean[:-1], problem.features
-        sampled = problem.data_norm**2 / expected if expected < problem.population else 0.0
-        noise, length = 2 * std**2 * size + sampled, float(features @ features)
+        noise, length = 2 * std**2 * size + problem.data_norm**2 * sampled, float(features @ features)
         left = max(0.0, length - noise)
         axis = np.append(features * (left / length if left else 0.0), problem.intercept)
         shared = float(axis @ axis)
-        doubt = 2 * math.sqrt((4 * length * noise + 2 * noise**2) / size)
-        rest = min(max(problem.row_bound**2 - shared, 0.0) + doubt, problem.data_norm**2)
+        unsure = 2 * math.sqrt((4 * length * noise + 2 * noise**2) / size)
+        rest = min(max(problem.row_bound**2 - shared, 0.0) + unsure, problem.data_norm**2)
         longer = APART * problem.row_bound / math.sqrt(rest) if rest > 0 else LONGEST
         largest = min(LONGEST * pace.first, longer * pace.largest)
-        short = 1.0 / (problem.curvature * shared + problem.penalty_curvature)
-        return cls(min(pace.first, largest), largest, pace.energy, axis=axis / math.sqrt(shared), short=short)
+        return cls(
+            min(pace.first, largest),
+            largest,
+            pace.energy,
+            axis=axis / math.sqrt(shared),
+            short=1.0 / (problem.curvature * shared + problem.penalty_curvature),
+            longest=largest,
+            doubt=math.sqrt(2 * (std / problem.intercept) ** 2 + 0.2 * sampled),
+        )
+
+    def look(self, here: Floats, there: Floats, problem: Problem) -> None:
+        """Learn from the gradients at a point and :meth:`beside` it how far noise on margins matters."""
+        steep = (float(there[-1] - here[-1]) / problem.intercept + 2 * self.doubt) / SHIFT
+        longer = min(max(1.0, (problem.curvature / max(steep, 1e-3)) ** SURE), SUREST)
+        self.largest, self.curvature = longer * self.longest, self.curvature / longer**2
 
     def move(self, point: Floats, gradient: Floats) -> Floats:
         along = float(self.axis @ gradient)
