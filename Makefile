@@ -1,6 +1,7 @@
 # Every target installs what it needs into $(VENV) once; afterwards nothing touches the network
 # until pyproject.toml or constraints.txt changes.
 PYTHON ?= python3
+NEWER  ?= python3.13  # for Opake alone
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 CORE   := $(VENV)/.installed-core
@@ -77,9 +78,11 @@ bench-full: $(FULL)  ## every benchmark: speed, memory, scaling, accuracy, peers
 bench-check: $(FULL)  ## compare with the committed results; fails on a slowdown or a loss of accuracy
 	$(BIN)/python -m benchmarks.guard
 
-peers: $(BIN)/python  ## the environment of the peers that `make bench` runs beside us
+peers: $(BIN)/python  ## the environments of the peers that `make bench` runs beside us
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install -r benchmarks/peers.txt
+	$(NEWER) -m venv .venv-opake
+	.venv-opake/bin/python -m pip install opake==0.16.1
 
 docs: $(FULL)  ## HTML in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

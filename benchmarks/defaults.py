@@ -214,17 +214,19 @@ def judge(solver: str, name: str, epsilon: float) -> dict[str, Any]:
         ]
         for word, settings in (("default", {}), ("best", best))
     }
+    if not best:  # the search chose the default: its runs are those of the best setting
+        found = dict.fromkeys(found, found["default"] + found["best"])
     means = {word: float(np.mean(values)) for word, values in found.items()}
     return {
         "solver": solver,
         "set": name,
         "epsilon": epsilon,
         **means,
-        "errors": {word: float(np.std(values, ddof=1) / REPEATS**0.5) for word, values in found.items()},
+        "errors": {w: float(np.std(v, ddof=1) / len(v) ** 0.5) for w, v in found.items()},
         "ratio": means["default"] / means["best"],
         "setting": best,
         "settings_tried": len(grid),
-        "runs": REPEATS,
+        "runs": len(found["default"]),
         "commit": source_commit(),
         "cpu_seconds": round(time.process_time() - started, 1),
     }

@@ -107,6 +107,43 @@ class opacus(Linear):
         )
 
 
+class opake(Linear):
+    """By Opake: its Poisson batches, clipped gradients, noise and accountant."""
+
+    def _noise(self, epsilon, n):
+        from opake import accounting
+        from opake.dpsgd.accounting import gaussian, poisson
+
+        budget = accounting.epsilon_budget(epsilon, DELTA)
+        return accounting.calibrate(
+            budget, lambda z: poisson(gaussian(z), 1 / 20) * 400, 0.2, 100.0, tolerance=1e-3
+        ).param
+
+    def _run(self, task, sigma, rate, seed):
+        import torch
+        from opake.dpsgd import PoissonSampler, clipped_grad, gaussian_noise
+        from opake.random import key, split
+
+        x, y = (torch.from_numpy(task[name].astype(np.float32)) for name in ("x", "y"))
+        size, loss = max(1, round(len(y) / 20)), torch.nn.functional.binary_cross_entropy_with_logits
+        grad, clips = clipped_grad(
+            lambda w, rows, labels: loss(rows @ w["w"] + w["b"], labels),
+            clipping_norm=0.5,
+            normalize_by=size,
+            batch_argnums=(1, 2),
+        )
+        drawn, added = split(key(seed), 2)
+        noise, state = gaussian_noise(noise_multiplier=sigma, key=added)
+        w = {"w": torch.zeros(x.shape[1]), "b": torch.zeros(())}
+        moved = {name: torch.zeros_like(value) for name, value in w.items()}
+        for rows in PoissonSampler(x, 1 / 20, 400, key=drawn):
+            found, clips = grad(w, x[rows], y[rows], state=clips)
+            private, state = noise(found, state)
+            moved = {name: 0.9 * moved[name] + private.pytree[name] for name in w}
+            w = {name: w[name] - rate * moved[name] for name in w}
+        return np.append(w["w"].numpy().astype(float), float(w["b"]))
+
+
 class jax_privacy(Linear):
     """By jax-privacy: Poisson batches, clipped gradients and noise are its own."""
 
@@ -178,6 +215,7 @@ PEERS = {
     "dp-ebm": dp_ebm,
     "jax-privacy": jax_privacy,
     "opacus": opacus,
+    "opake": opake,
     "opendp": opendp,
 }
 MODULES = {
@@ -185,6 +223,7 @@ MODULES = {
     "dp-ebm": ("interpret.privacy",),
     "jax-privacy": ("jax", "optax", "jax_privacy.accounting"),
     "opacus": ("torch", "opacus.accountants.utils"),
+    "opake": ("torch", "opake.dpsgd", "opake.dpsgd.accounting"),
     "opendp": ("opendp.prelude",),
 }
 

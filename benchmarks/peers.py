@@ -1,9 +1,9 @@
 """Sordino beside its peers in one run: accuracy per epsilon, CPU seconds, peak memory.
 
-Command: python -m benchmarks.peers [--quick] [--save benchmarks/results/peers.json]
-The peers live in an environment of their own, made by `make peers`; without it they are left out. (epsilon,
-1e-5), one record added or removed; diffprivlib is pure epsilon, DP-EBM has its own neighbours, Opacus and
-jax-privacy get the best of three learning rates in hindsight, their time is that of one. Intervals are 95 %
+Command: python -m benchmarks.peers [--quick] [--rivals NAME ...] [--save benchmarks/results/peers.json]
+The peers live in two environments of their own, made by `make peers`; without them they are left out. (epsilon,
+1e-5), one record added or removed; diffprivlib is pure epsilon, DP-EBM has its own neighbours, Opacus, Opake
+and jax-privacy get the best of three learning rates in hindsight, their time is that of one. Intervals are 95 %
 of the mean over the runs. CPU seconds and peak memory are those of a process that does nothing else; neither
 imports nor its first fit, which may load or compile code, are timed.
 """
@@ -41,6 +41,7 @@ from sordino.tables import Number
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+OPAKE = ROOT / ".venv-opake" / "bin" / "python"  # its accounting does not import on Python 3.11
 WORKER = Path(__file__).with_name("peer_worker.py")
 DELTA = 1e-5
 
@@ -87,9 +88,9 @@ def _parts(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Any]:
 
 
 CLASSIFICATION: dict[str, tuple[Callable[[int], dict[str, Any]], tuple[str, ...]]] = {
-    "digits": (digits, ("diffprivlib", "opacus", "jax-privacy")),
-    "breast cancer": (breast_cancer, ("diffprivlib", "opacus", "jax-privacy")),
-    "adult": (adult, ("diffprivlib", "opacus", "jax-privacy", "dp-ebm")),
+    "digits": (digits, ("diffprivlib", "opacus", "jax-privacy", "opake")),
+    "breast cancer": (breast_cancer, ("diffprivlib", "opacus", "jax-privacy", "opake")),
+    "adult": (adult, ("diffprivlib", "opacus", "jax-privacy", "opake", "dp-ebm")),
 }
 
 
@@ -131,7 +132,14 @@ def peer(name: str, task: dict[str, Any], epsilon: float, seed: int) -> dict[str
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task.npz"
         np.savez(path, **task)
-        command = [str(PYTHON), str(WORKER), str(path), name, str(epsilon), str(seed)]
+        command = [
+            str(OPAKE if name == "opake" else PYTHON),
+            str(WORKER),
+            str(path),
+            name,
+            str(epsilon),
+            str(seed),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
     if done.returncode:
         print(f"  {name}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
@@ -144,7 +152,7 @@ def _environment() -> dict[str, str]:
     return {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "OMP_NUM_THREADS": "1"}
 
 
-def classification(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
+def classification(runs: int, epsilons: tuple[float, ...], rivals: list[str]) -> Iterator[dict[str, Any]]:
     """Yield a row per task, method and epsilon."""
     for name, (make, peers) in CLASSIFICATION.items():
         try:
@@ -157,7 +165,9 @@ def classification(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str,
         yield _row(name, "not private", math.inf, alone(plain, [(task,) for task in tasks]))
         for epsilon in epsilons:
             yield _row(name, "sordino", epsilon, alone(ours, [(task, epsilon) for task in tasks]))
-            for rival in peers if PYTHON.exists() else ():
+            for rival in (name for name in peers if not rivals or name in rivals):
+                if not (OPAKE if rival == "opake" else PYTHON).exists():
+                    continue
                 found = [
                     peer(rival, task, epsilon, seed) for seed, task in enumerate(tasks[: max(3, runs // 3)])
                 ]
@@ -242,16 +252,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="three runs (means: ten), two epsilons")
     parser.add_argument("--save", type=Path)
+    parser.add_argument("--rivals", nargs="+", default=[], help="classification beside these alone")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     machine = describe()
-    if not PYTHON.exists():
+    if not (PYTHON.exists() or OPAKE.exists()):
         print("No peers: run `make peers` first.")
     runs, epsilons = (3, (1.0, 4.0)) if asked.quick else (10, (0.5, 1.0, 2.0, 4.0))
-    rows = [*classification(runs, epsilons), *regression(runs, epsilons), *means(max(runs, 10), epsilons)]
+    rows = [*classification(runs, epsilons, asked.rivals)]
+    rows += [] if asked.rivals else [*regression(runs, epsilons), *means(max(runs, 10), epsilons)]
     if asked.save:
         about = {
-            "command": "python -m benchmarks.peers" + (" --quick" if asked.quick else ""),
+            "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]).partition(" --save")[0],
             "date": time.strftime("%Y-%m-%d"),
             "machine": machine,
         }
