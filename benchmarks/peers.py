@@ -3,9 +3,9 @@
 Command: python -m benchmarks.peers [--quick] [--rivals NAME ...] [--save benchmarks/results/peers.json]
 The peers live in two environments of their own, made by `make peers`; without them they are left out.
 (epsilon, 1e-5), one record added or removed; diffprivlib is pure epsilon, DP-EBM has its own neighbours;
-Opacus, Opake and jax-privacy get the best of three learning rates in hindsight, their time is that of one. Intervals
-are 95 % of the mean over the runs. CPU seconds and peak memory are those of a process that does nothing else;
-neither imports nor its first fit, which may load or compile code, are timed.
+Opacus, Opake and jax-privacy get the best of three learning rates in hindsight, their time is that of one.
+Intervals are 95 % of the mean over the runs. CPU seconds and peak memory are those of a process that does
+nothing else; neither imports nor its first fit, which may load or compile code, are timed.
 """
 
 from __future__ import annotations
