@@ -58,6 +58,7 @@ class ShamirEngine:
         self._credentials, self._listen = credentials, listen
         self._noise: dict[int, Residues] = {}  # shares of coarse noise that no release has used yet
         self.turn = 0  # the label of the last message: everybody counts alike
+        Field.of(61)  # its machine code is loaded before anybody waits
         # The loop has a thread of its own: it beats while this member computes on its records.
         self._thread = threading.Thread(target=self._turn, name="sordino links", daemon=True)
         self._thread.start()

@@ -159,7 +159,7 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
 
 
 # Processor time of a member for one coordinate (python -m benchmarks.parties wire).
-SECONDS = {Mode.INSIDE: 6e-4, Mode.AGGREGATION: 1e-6}
+SECONDS = {Mode.INSIDE: 2.5e-4, Mode.AGGREGATION: 1e-6}
 
 
 @dataclass
