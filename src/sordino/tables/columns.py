@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -192,7 +193,7 @@ class Block:
         more |= {"(missing)": MISSING} if self.missing == "column" and rest else {}
         return (*self.points, *more), np.array([*range(count), *more.values()])
 
-    @property
+    @cached_property
     def contrasts(self) -> tuple[str, ...]:
         """What the column brings into its pairs: a line and a tent, minus or plus one, or its levels."""
         if self.curved:
@@ -205,11 +206,12 @@ class Block:
         known = ~(absent | strange)
         regular = np.where(known, positions, 0)
         if self.levels and not self.signed:
-            return Entries(regular.astype(np.int64)[:, None], known.astype(float)[:, None])
+            places: Any = regular.astype(np.int32)[:, None]
+            return Entries(places, known.astype(float)[:, None])
         line = self._line(regular)
         both = [line, 1.0 - 2.0 * np.abs(line)][: len(self.contrasts)]
         values = np.hstack(both) * known[:, None]
-        return Entries(np.tile(np.arange(len(both), dtype=np.int64), (len(values), 1)), values)
+        return Entries(np.broadcast_to(np.arange(len(both), dtype=np.int32), values.shape), values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,12 @@ class PairBlock:
     second: Block
     weight: float
 
-    @property
+    @cached_property
     def origins(self) -> list[Origin]:
         """Where the encoded columns come from."""
         return [Origin(f"{self.first.name} x {self.second.name}", name) for name in self.feature_names]
 
-    @property
+    @cached_property
     def feature_names(self) -> list[str]:
         """The names of the encoded columns."""
         return [f"{a} x {b}" for a in self.first.contrasts for b in self.second.contrasts]
@@ -48,7 +49,7 @@ class PairBlock:
     def entries(self, contrasts: dict[str, Entries]) -> Entries:
         """Return the entries of each row, given what its columns bring into their pairs."""
         a, b = contrasts[self.first.name], contrasts[self.second.name]
-        places = a.places[:, :, None] * len(self.second.contrasts) + b.places[:, None, :]
+        places = a.places[:, :, None] * np.int32(len(self.second.contrasts)) + b.places[:, None, :]
         values = (self.weight * a.values)[:, :, None] * b.values[:, None, :]
         return Entries(places.reshape(len(places), -1), values.reshape(len(values), -1))
 
