@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sordino.datasets import make_knowledge_transfer, make_sparse_linear_model, make_spiked_covariance
+from sordino.datasets import make_knowledge_transfer, make_sparse_linear_model
 from sordino.errors import InvalidInputError
 
 REJECT = 1e-4
@@ -99,25 +99,6 @@ def test_a_seed_gives_the_same_design_again_and_another_seed_another(make):
     assert not np.array_equal(one.data, other.data)
 
 
-def test_spiked_rows_have_the_declared_covariance_and_components():
-    design = make_spiked_covariance(60_000, 20, (9.0, 4.0), noise_variance=0.5, random_state=9)
-    V = design.components
-    np.testing.assert_allclose(V @ V.T, np.eye(2), atol=1e-12)
-    covariance = V.T @ np.diag([9.0, 4.0]) @ V + 0.5 * np.eye(20)
-    sample = design.data.T @ design.data / len(design.data)
-    assert np.abs(sample - covariance).max() < 0.15
-    assert design.eigenvalues.tolist() == [9.5, 4.5]
-
-
-def test_clipped_spiked_rows_keep_their_components():
-    design = make_spiked_covariance(40_000, 15, (9.0, 3.0), data_norm=1.0, random_state=10)
-    norms = np.linalg.norm(design.data, axis=1)
-    assert norms.max() <= 1 + 1e-12
-    _, vectors = np.linalg.eigh(design.data.T @ design.data)
-    for found, true in zip(vectors.T[::-1], design.components):
-        assert abs(found @ true) > 0.999
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -126,7 +107,6 @@ def test_clipped_spiked_rows_keep_their_components():
         (lambda: make_sparse_linear_model(0, 5, 1), "n_samples to be at least 1, got 0"),
         (lambda: make_sparse_linear_model(9, 5, 1, task="ranking"), "'ranking'"),
         (lambda: make_knowledge_transfer(-1, 5, 1), "n_samples"),
-        (lambda: make_spiked_covariance(5, 2, (3, 2, 1)), "n_features to be at least 3, got 2"),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(call, message):

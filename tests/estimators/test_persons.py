@@ -197,6 +197,19 @@ def test_rows_of_an_unknown_person_get_so_many_times_the_noise():
     assert (found[None].unit, found[5].unit) == ("record", "person")
     assert "rows_per_person = 5 (nobody has more; declared)" in found[5].public
     assert "number of records: 400" in found[5].public
+    model = sordino.LinearRegression(**settings, rows_per_person=5).fit(X, X[:, 0])
+    score = sordino.private_score(model, X, X[:, 0], metric="mae", epsilon=1.0, delta=1e-6)
+    plain = sordino.private_score(
+        model.set_params(rows_per_person=1), X, X[:, 0], metric="mae", delta=1e-6, groups=range(400)
+    )
+    (five,), (one,) = score.privacy.releases, plain.privacy.releases
+    assert score.privacy.unit == "person"
+    halves = {"half": (np.where(X[:, 0] > 0, "b", "a"), ["a", "b"])}
+    apart = sordino.private_scores_by(model.set_params(rows_per_person=5), X, X[:, 0], by=halves, delta=1e-6)
+    assert apart.privacy.unit == "person"
+    assert float(five.sensitivity.split()[0]) == pytest.approx(
+        5 * float(one.sensitivity.split()[0]), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,8 @@ def _require_owners(model: Any, rows: Any, name: str) -> None:
     """Refuse rows that do not say whose they are, for a model that protects persons."""
     from sordino.saving.files import report_of
 
-    report = report_of(model)
-    if rows.groups is None and report is not None and report.unit != "record":
+    report, known = report_of(model), rows.groups is not None or getattr(model, "rows_per_person", None)
+    if not known and report is not None and report.unit != "record":
         raise InvalidInputError(
             f"The model protects one {report.unit}, and {name!r} does not say whose row each one is. Pass an "
             "NPZ file with X, y and groups, the owner of each row: another number in each row, where "

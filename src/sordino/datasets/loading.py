@@ -44,10 +44,8 @@ def log1p_unit(counts: Any, dtype: DTypeLike = np.float64) -> Any:
 
     Parameters
     ----------
-    counts : sparse matrix or array of shape (n, d)
-        Counts, at least zero.
-    dtype : dtype
-        The floating type of the result.
+    counts : counts, at least zero.
+    dtype : the floating type of the result.
 
     Examples
     --------
@@ -97,27 +95,23 @@ def load(
 
     Parameters
     ----------
-    name, split : str
-        The set and its rows: ``"train"``, ``"test"``, several joined by ``+``, or ``"all"``. Without a split
-        these are the training rows, and ``test_data``, ``test_target`` come along.
-    target : str, optional
-        What to predict where there is a choice: ``"dos"``, ``"attack"``, ``"kind"`` (kddcup99), ``"donate"``,
-        ``"amount"`` (donor_pva), ``"sentiment"``, ``"rating"`` (imdb), ``"digit"``, ``"high"`` (digits).
-    transform : {"unit", "log1p-unit", "centred-unit"}, optional
-        Scale each row to unit norm: as it is, after ``log(1 + x)``, or after subtracting its own mean.
-    encoding, missing : {"onehot", "raw"}, {"drop", "zero"}, optional
-        Tables: encoded by the declared schema or a DataFrame as read; incomplete records left out (the
-        default for adult, as in the papers) or kept with zeros for what is missing.
-    flatten, dtype : bool, dtype, optional
-        Images: rows of pixels or arrays. Floats are float64, for images float32 in [0, 1]; or uint8.
-    shuffle, random_state : bool, int
-        Permute the rows of ``data`` by a public seed, without looking at the data.
-    return_X_y : bool
-        Return ``(data, target)`` instead of a Bunch, which also holds ``target_names``,
+    name, split : the set and its rows: ``"train"``, ``"test"``, several joined by ``+``, or ``"all"``.
+        Without a split these are the training rows, and ``test_data``, ``test_target`` come along.
+    target : what to predict where there is a choice: ``"dos"``, ``"attack"``, ``"kind"`` (kddcup99),
+        ``"donate"``, ``"amount"`` (donor_pva), ``"sentiment"``, ``"rating"`` (imdb), ``"digit"``, ``"high"``
+        (digits).
+    transform : "unit", "log1p-unit" or "centred-unit" scale each row to unit norm: as it is, after
+        ``log(1 + x)``, or after subtracting its own mean.
+    encoding, missing : tables: encoded by the declared schema ("onehot") or a DataFrame as read ("raw");
+        incomplete records left out ("drop", the default for adult, as in the papers) or kept with zeros for
+        what is missing ("zero").
+    flatten, dtype : images: rows of pixels or arrays. Floats are float64, for images float32 in [0, 1]; or
+        uint8.
+    shuffle, random_state : permute the rows of ``data`` by a public seed, without looking at the data.
+    return_X_y : return ``(data, target)`` instead of a Bunch, which also holds ``target_names``,
         ``feature_names`` where there are names, ``DESCR``, ``shape``, ``licence``, ``citation``, ``source``.
-    data_home, download : path, bool or "unverified"
-        A folder to use instead of ``SORDINO_DATA`` and the cache; whether to download what is missing,
-        and even what has no published digest.
+    data_home, download : a folder to use instead of ``SORDINO_DATA`` and the cache; whether to download what
+        is missing, and even what has no published digest.
 
     Notes
     -----

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -80,21 +79,15 @@ def make_sparse_linear_model(
 
     Parameters
     ----------
-    n_samples, n_features, n_nonzero : int
-        Rows, columns and :math:`s^*`. The paper uses (1000, 1000, 10) and (5000, 5000, 30).
-    task : {"regression", "classification"}
-        Linear or logistic.
-    noise_variance : float
-        The variance of the noise of the linear model.
-    random_state : int, optional
-        The seed of the design.
-    dtype : float64 or float32
-        The type of X.
+    n_samples, n_features, n_nonzero : rows, columns and :math:`s^*`. The paper uses (1000, 1000, 10) and
+        (5000, 5000, 30).
+    task : linear or logistic.
+    noise_variance : the variance of the noise of the linear model.
+    random_state : the seed of the design.
+    dtype : the type of X.
 
-    Returns
-    -------
-    Bunch
-        ``data``, ``target``, ``coef`` (:math:`\theta^*`), ``data_norm`` (:math:`2 s^*`), ``DESCR``.
+    Returns a Bunch: ``data``, ``target``, ``coef`` (:math:`\theta^*`), ``data_norm`` (:math:`2 s^*`),
+    ``DESCR``.
 
     References
     ----------
@@ -140,17 +133,11 @@ def make_knowledge_transfer(
 
     Parameters
     ----------
-    n_samples, n_features, n_nonzero : int
-        Rows, columns and sparsity. The dissertation uses (800, 1000, 10) and (4000, 5000, 50).
-    n_public : int, optional
-        Rows of the public features; by default as many as private ones.
-    task, noise_variance, random_state, dtype
-        As there.
+    n_samples, n_features, n_nonzero : rows, columns and sparsity. The dissertation uses (800, 1000, 10) and
+        (4000, 5000, 50).
+    n_public : rows of the public features; by default as many as private ones.
 
-    Returns
-    -------
-    Bunch
-        ``data``, ``target``, ``coef``, ``public_data``, ``public_second_moment``, ``DESCR``.
+    Returns a Bunch: ``data``, ``target``, ``coef``, ``public_data``, ``public_second_moment``, ``DESCR``.
 
     Notes
     -----
@@ -174,65 +161,6 @@ def make_knowledge_transfer(
         public_data=uniform_matrix(public, (rows, n_features), 1.0, dtype),
         public_second_moment=1.0 / 3.0,
         DESCR=f"Knowledge transfer, {task}: n={n_samples}, d={n_features}, s={n_nonzero}.",
-    )
-
-
-def make_spiked_covariance(
-    n_samples: int = 2000,
-    n_features: int = 100,
-    spikes: Sequence[float] = (10.0, 8.0, 6.0, 4.0, 2.0),
-    *,
-    noise_variance: float = 0.1,
-    data_norm: float | None = None,
-    random_state: object = None,
-    dtype: DTypeLike = np.float64,
-) -> Bunch:
-    r"""Make Gaussian rows with covariance :math:`V \mathrm{diag}(\lambda) V^\top + \sigma^2 I`.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Rows and columns.
-    spikes : sequence of float
-        :math:`\lambda`, largest first; as many as there are components.
-    noise_variance : float
-        :math:`\sigma^2`.
-    data_norm : float, optional
-        Scale rows down to this norm. The law is symmetric along each eigenvector, so clipping whole
-        rows moves the eigenvalues but not the eigenvectors.
-    random_state : int, optional
-        The seed of the design.
-    dtype : float64 or float32
-        The type of the rows.
-
-    Returns
-    -------
-    Bunch
-        ``data``, ``components`` (one eigenvector per row), ``eigenvalues`` (before clipping),
-        ``data_norm``, ``DESCR``. There is no target.
-
-    References
-    ----------
-    Johnstone, On the distribution of the largest eigenvalue in principal components analysis, Annals
-    of Statistics 29, 2001.
-    """
-    at_least("n_samples", n_samples, 1)
-    at_least("n_features", n_features, len(spikes))
-    public = public_generator(random_state)
-    loadings = np.asarray(spikes, dtype=float)
-    basis, _ = np.linalg.qr(public.standard_normal((n_features, len(loadings))))
-    scores = public.standard_normal((n_samples, len(loadings))) * np.sqrt(loadings)
-    data = public.standard_normal((n_samples, n_features)) * np.sqrt(noise_variance)
-    data += scores @ basis.T
-    data = data.astype(dtype, copy=False)
-    if data_norm is not None:
-        clip_rows(data, data_norm)
-    return Bunch(
-        data=data,
-        components=basis.T.copy(),
-        eigenvalues=loadings + noise_variance,
-        data_norm=data_norm,
-        DESCR=f"Spiked covariance: n={n_samples}, d={n_features}, {len(loadings)} spikes.",
     )
 
 
@@ -347,153 +275,6 @@ class Lognormal(HeavyTail):
         return np.asarray(public.lognormal(self.log_mean, self.spread, shape))
 
 
-@dataclass(frozen=True)
-class Stable(HeavyTail):
-    r"""Symmetric alpha-stable, :math:`E e^{itX} = e^{it\mu - |ct|^\alpha}`, 1 < alpha < 2.
-
-    The variance is infinite; drawn by Chambers, Mallows and Stuck (1976).
-    """
-
-    index: float = 1.7
-    location: float = 0.0
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        _positive("scale", self.scale)
-        if not 1.0 < self.index < 2.0:
-            raise InvalidInputError(f"Expected 1 < index < 2, got {self.index!r}.")
-
-    def _moment(self, order: float) -> float:
-        p, a = order, self.index
-        gammas = special.gamma([(1 + p) / 2, 1 - p / a, 1 - p / 2])
-        centred = self.scale**p * 2**p * gammas[0] * gammas[1] / (gammas[2] * math.sqrt(math.pi))
-        return _shift(float(centred), order, self.location)
-
-    def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
-        a = self.index
-        angle = public.uniform(-math.pi / 2, math.pi / 2, shape)
-        wait = public.standard_exponential(shape)
-        tilt = (np.cos((1 - a) * angle) / wait) ** ((1 - a) / a)
-        return np.asarray(self.location + self.scale * (np.sin(a * angle) / np.cos(angle) ** (1 / a) * tilt))
-
-
-LAWS = {"pareto": Pareto(), "student-t": StudentT(), "lognormal": Lognormal(), "stable": Stable()}
-
-
-def _law(law: str | HeavyTail) -> HeavyTail:
-    if not isinstance(law, str):
-        return law
-    if law not in LAWS:
-        raise InvalidInputError(f"Expected law to be one of {', '.join(LAWS)}, got {law!r}.")
-    return LAWS[law]
-
-
-def make_heavy_tailed(
-    n_samples: int = 10_000,
-    n_features: int = 1,
-    law: str | HeavyTail = "pareto",
-    *,
-    moment_order: float = 1.5,
-    random_state: object = None,
-) -> Bunch:
-    r"""Make rows of i.i.d. heavy-tailed entries whose mean is known.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Rows and columns.
-    law : {"pareto", "student-t", "lognormal", "stable"} or HeavyTail
-        The law of the entries, with its default parameters or as an object.
-    moment_order : float
-        :math:`1 + v`, the order of the moment that is bounded; below the law's own order.
-    random_state : int, optional
-        The seed of the design.
-
-    Returns
-    -------
-    Bunch
-        ``data``, ``mean`` (the true one, per column), ``moment_order``, ``moment_bound`` (u of the
-        theory), ``law``, ``DESCR``.
-
-    References
-    ----------
-    Tao, Wu, Cheng and Wang, Private stochastic convex optimization and sparse learning with
-    heavy-tailed data revisited, IJCAI 2022 (assumptions; the paper has no experiments).
-
-    Examples
-    --------
-    >>> from sordino.datasets import Pareto
-    >>> design = make_heavy_tailed(100, 2, Pareto(index=3.0), random_state=0)
-    >>> design.mean, design.moment_bound
-    (array([1.5, 1.5]), 2.0)
-    """
-    at_least("n_samples", n_samples, 1)
-    at_least("n_features", n_features, 1)
-    chosen = _law(law)
-    if not 1.0 < moment_order < chosen.order:
-        raise InvalidInputError(
-            f"Expected 1 < moment_order < {chosen.order:g} for this law, got {moment_order!r}."
-        )
-    public = public_generator(random_state)
-    return Bunch(
-        data=chosen.draw(public, (n_samples, n_features)),
-        mean=np.full(n_features, chosen.mean),
-        moment_order=moment_order,
-        moment_bound=chosen.moment_bound(moment_order),
-        law=chosen,
-        DESCR=f"Heavy tails, {chosen}: n={n_samples}, d={n_features}.",
-    )
-
-
-def make_heavy_tailed_regression(
-    n_samples: int = 5_000,
-    n_features: int = 100,
-    n_nonzero: int = 10,
-    noise: str | HeavyTail = "student-t",
-    *,
-    design: str | HeavyTail | None = None,
-    random_state: object = None,
-) -> Bunch:
-    r"""Make a sparse linear model with heavy-tailed noise of mean zero.
-
-    :math:`y = X\theta^* + (\xi - E\xi)`, with Gaussian or heavy-tailed X.
-
-    Parameters
-    ----------
-    n_samples, n_features, n_nonzero : int
-        Rows, columns and nonzero coefficients, which are U(-1, 1).
-    noise : {"pareto", "student-t", "lognormal", "stable"} or HeavyTail
-        The law of the noise.
-    design : the same, optional
-        The law of the entries of X, centred; standard normal if it is not given.
-    random_state : int, optional
-        The seed of the design.
-
-    Returns
-    -------
-    Bunch
-        ``data``, ``target``, ``coef``, ``noise_law``, ``design_law``, ``DESCR``.
-    """
-    at_least("n_samples", n_samples, 1)
-    public = public_generator(random_state)
-    theta = sparse_vector(public, n_features, n_nonzero)
-    noise_law = _law(noise)
-    design_law = None if design is None else _law(design)
-    shape = (n_samples, n_features)
-    if design_law is None:
-        data = public.standard_normal(shape)
-    else:
-        data = design_law.draw(public, shape) - design_law.mean
-    return Bunch(
-        data=data,
-        target=data @ theta + noise_law.draw(public, (n_samples,)) - noise_law.mean,
-        coef=theta,
-        noise_law=noise_law,
-        design_law=design_law,
-        DESCR=f"Heavy-tailed regression, noise {noise_law}: n={n_samples}, d={n_features}.",
-    )
-
-
 # ----------- A sparse classification design that scales to millions of rows and tens of millions of columns
 
 ColumnLaw = Literal["zipf", "uniform"]
@@ -537,27 +318,18 @@ def make_sparse_classification(
 
     Parameters
     ----------
-    n_samples, n_features, nnz_per_row : int
-        Rows, columns and stored entries of each row.
-    n_informative : int
-        Nonzero coefficients. Under ``"zipf"`` they lie among the first ``10 * n_informative``
+    n_samples, n_features, nnz_per_row : rows, columns and stored entries of each row.
+    n_informative : nonzero coefficients. Under ``"zipf"`` they lie among the first ``10 * n_informative``
         columns, which rows do contain.
-    signal : float
-        The standard deviation of the margin :math:`x^\top\theta`.
-    column_law : {"zipf", "uniform"}
-        How often a column occurs.
-    path : path, optional
-        A folder to write the matrix to as memory-mapped arrays. Memory then holds some thousand rows
-        at a time: 1,000,000 x 20,000,000 with 75 entries a row is a file of 600 MB.
-    random_state : int, optional
-        The seed of the design.
-    dtype : float32 or float64
-        The type of the entries.
+    signal : the standard deviation of the margin :math:`x^\top\theta`.
+    column_law : how often a column occurs, "zipf" or "uniform".
+    path : a folder to write the matrix to as memory-mapped arrays. Memory then holds some thousand rows at a
+        time: 1,000,000 x 20,000,000 with 75 entries a row is a file of 600 MB.
+    random_state : the seed of the design.
+    dtype : the type of the entries.
 
-    Returns
-    -------
-    Bunch
-        ``data`` (CSR), ``target`` (-1 or +1), ``coef`` (CSR with one row), ``data_norm`` (1), ``DESCR``.
+    Returns a Bunch: ``data`` (CSR), ``target`` (-1 or +1), ``coef`` (CSR with one row), ``data_norm`` (1),
+    ``DESCR``.
 
     Examples
     --------

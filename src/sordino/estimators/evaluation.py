@@ -32,7 +32,7 @@ from sordino.execute import executor_of, held_columns, in_dask
 from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
-from sordino.private_estimator import PrivateEstimator
+from sordino.private_estimator import PrivateEstimator, declared_rows
 from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import Status, each_once
@@ -81,6 +81,7 @@ def private_score(
         with the same clips.
     groups : the owner of each row; then a person is protected, and counts once, with the mean over its rows.
         A schema with a person column takes them from the table; a model of persons never scores by records.
+        One with ``rows_per_person`` scores as it was fitted: so many times the noise, in doubles.
     relation, secure_noise, ledger, dataset_id : as in the estimators.
 
     **Privacy.** (epsilon, delta)-DP for one record, or person, of X and y: one Gaussian release of the mean
@@ -101,15 +102,15 @@ def private_score(
     chosen = row.metric(limits) if row.beside is None else row.beside(row.metric(limits), limits)
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
-    n = len(rows)
+    n, most = len(rows), _rows_of_strangers(model) if unit == "person" and groups is None else 1
     ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), model_prices(model)
     secure = check_flag("secure_noise", secure_noise)
-    sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure)
+    sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure and most == 1, most)
     task = Task(
         statistic("row-means", sample, centre=chosen.centre, radius=chosen.radius),
         sample,
         f"private_score ({row.name})",
-        public=(f"number of {unit}s: {n}", *_facts(row, limits, bool(prices)), _BY_ROW),
+        public=(*_size(n, unit, most), *_facts(row, limits, bool(prices)), _BY_ROW),
         notes=model_notes(model, epsilon),
         learned=prices,
     )
@@ -166,7 +167,9 @@ def private_scores_by(
     losses = np.nan_to_num(losses, nan=bound)
     values = sign * (1.0 - losses if row.gain else losses)
     ends = (0.0, 1.0) if row.gain else tuple(sorted((0.0, sign * bound)))
-    grouped, notes = group_by(keys, levels=levels, groups=owners), model_notes(model, epsilon)
+    most = _rows_of_strangers(model) if owners is None else 1
+    grouped = group_by(keys, levels=levels, groups=owners, rows_per_person=most if most > 1 else None)
+    notes = model_notes(model, epsilon)
     found = grouped.mean(values, epsilon, delta, bounds=ends, learned=model_prices(model), **options)
     privacy = replace(found.privacy, notes=(*found.privacy.notes, *notes)) if notes else found.privacy
     return replace(found, statistic=name, model=model_digest(model), privacy=privacy)
@@ -199,6 +202,9 @@ def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any)
     final = model.steps[-1][1] if isinstance(model, Pipeline) else model
     unit = getattr(getattr(final, "privacy_", None), "unit", "record")
     schema = _schema(model)
+    if _rows_of_strangers(model) > 1 and groups is None and not in_dask(X):
+        X, y, _ = from_table(model, X, y, None)
+        return "person", chosen.rows(judge(model, X, y, asks, _rowwise))
     if unit != "record" and groups is None and (schema is None or schema.person is None):
         raise InvalidInputError(
             f"Expected groups, the owner of each row: the model protects one {unit}, and a score without "
@@ -209,6 +215,19 @@ def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any)
     X, y, groups = from_table(model, X, y, groups)
     rows = chosen.rows(judge(model, X, y, asks, _rowwise))
     return ("record", rows) if groups is None else ("person", mean_of_owners(rows, groups))
+
+
+def _rows_of_strangers(model: Any) -> int:
+    """Return how many rows a person has at most whom a model protects without knowing them; else one."""
+    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    return declared_rows(final)
+
+
+def _size(n: int, unit: str, most: int) -> tuple[str, ...]:
+    """Return the lines of the report about how many there are."""
+    if most == 1:
+        return (f"number of {unit}s: {n}",)
+    return f"number of records: {n}", f"rows_per_person = {most} (nobody has more; declared with the model)"
 
 
 def _score_in_dask(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> Any:

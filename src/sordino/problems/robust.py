@@ -37,6 +37,7 @@ class Sample(Setting):
     relation : the neighbouring relation.
     unit : what a neighbour differs in.
     secure_noise : use noise on a lattice.
+    rows : how many records of one unit may change at once, where nobody knows whose they are.
     """
 
     population: int
@@ -44,6 +45,7 @@ class Sample(Setting):
     relation: Relation
     unit: str = "record"
     secure_noise: bool = False
+    rows: int = 1
 
 
 _ALL = slice(None)

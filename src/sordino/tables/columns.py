@@ -751,7 +751,7 @@ class Target(Column):
 
     word: ClassVar[str] = "target"
     hints: ClassVar[tuple[str, ...]] = (
-        'levels = ["no", "yes"]  # or, for a number, low = and high =',
+        'levels = ["no", "yes"]  # or, for a number, low = and high =; ordered = true for levels in an order',
         'missing = "leave out"  # where records without a target may be left out',
     )
 
