@@ -261,7 +261,7 @@ def _clients() -> Any:
     from sordino.parties.flower import (
         ClientLevelHardThresholding,
         client_app,
-        client_level_server_app,
+        server_app,
         simulate,
     )
 
@@ -269,7 +269,7 @@ def _clients() -> Any:
     strategy = ClientLevelHardThresholding(recipe, len(NODES), 0.3, epsilon=2.0, delta=1e-3, share=0.5)
     with tempfile.TemporaryDirectory() as folder:
         client = client_app(made(recipe, Path(folder), float("inf"), protection="client"))
-        simulate(client_level_server_app(strategy, np.zeros(D), done=found.append), client, NODES)
+        simulate(server_app(strategy, np.zeros(D), done=found.append), client, NODES)
     return found[0].weights, found[0].privacy
 
 

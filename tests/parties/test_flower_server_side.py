@@ -21,7 +21,6 @@ from sordino.parties.flower import (
     HardThresholdAveraging,
     InProcessGrid,
     client_app,
-    client_level_server_app,
     secure_client_app,
     secure_server_app,
     server_app,
@@ -42,7 +41,7 @@ def client_level(recipe, tmp_path, nodes=NODES, make=None, **settings):
     chosen = ClientLevelHardThresholding(
         recipe, len(nodes), **{"update_clip": BOUND, "delta": 1e-3, **settings}
     )
-    server = client_level_server_app(chosen, np.zeros(D), done=results.append)
+    server = server_app(chosen, np.zeros(D), done=results.append)
     simulate(server, client_app(make or made(recipe, tmp_path, INF, protection="client")), nodes)
     return results[0]
 
@@ -65,7 +64,7 @@ def test_client_level_noise_has_the_size_of_a_whole_update(tmp_path):
     with seeded_noise_not_private(3):
         app = client_app(made(recipe, tmp_path, INF, protection="client"))
         results = []
-        simulate(client_level_server_app(strategy, np.zeros(D), done=results.append), app, NODES)
+        simulate(server_app(strategy, np.zeros(D), done=results.append), app, NODES)
     report = results[0].privacy
     std = report.releases[0].noise_multiplier * BOUND / 3
     size = float((results[0].weights ** 2).sum() / std**2)  # chi-squared with D degrees of freedom

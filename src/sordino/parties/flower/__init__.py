@@ -27,7 +27,6 @@ _EXPORTS = {
     "InProcessGrid": "sordino.parties.flower.simulation",
     "LinearModel": "sordino.parties.flower.models",
     "client_app": "sordino.parties.flower.client",
-    "client_level_server_app": "sordino.parties.flower.server",
     "secure_client_app": "sordino.parties.flower.secure",
     "secure_server_app": "sordino.parties.flower.secure",
     "server_app": "sordino.parties.flower.server",

@@ -431,9 +431,6 @@ def server_app(
     return app
 
 
-client_level_server_app = server_app
-
-
 def questions(
     recipe: FederatedRecipe, protection: str, arrays: ArrayRecord, nodes: Iterable[int], group: str
 ) -> list[Message]:
