@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -259,15 +260,20 @@ def main() -> None:
     if not (PYTHON.exists() or OPAKE.exists()):
         print("No peers: run `make peers` first.")
     runs, epsilons = (3, (1.0, 4.0)) if asked.quick else (10, (0.5, 1.0, 2.0, 4.0))
-    rows = [*classification(runs, epsilons, asked.rivals)]
-    rows += [] if asked.rivals else [*regression(runs, epsilons), *means(max(runs, 10), epsilons)]
-    if asked.save:
-        about = {
-            "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]).partition(" --save")[0],
-            "date": time.strftime("%Y-%m-%d"),
-            "machine": machine,
-        }
-        asked.save.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    about = {
+        "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]).partition(" --save")[0],
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine,
+    }
+    parts = [classification(runs, epsilons, asked.rivals)]
+    parts += [] if asked.rivals else [regression(runs, epsilons), means(max(runs, 10), epsilons)]
+    rows = []
+    for row in chain(*parts):
+        rows.append(row)
+        if asked.save:  # what is measured is kept
+            asked.save.write_text(
+                json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":
