@@ -176,25 +176,15 @@ def published(noise: str, name: str, solver: Any, problem: Problem, budget: Clai
     return variant(noise, variants, budget, f"with solver {name!r}")(solver, problem, budget)
 
 
-def _with_steps(noise: Callable[..., float], said: str, loss: str = "") -> Formula:
-    """Return a formula for gradients on all records, some of them for one loss only."""
+def _gradients(noise: Callable[..., float], said: str, loss: str = "", batches: bool = False) -> Formula:
+    """Return a formula for gradients on all records or on batches, some of them for one loss only."""
 
     def formula(solver: Any, problem: Problem, budget: Claimed) -> Published:
         if loss and problem.loss.name != loss:
             where = said.split(", ")[1]
             raise InvalidInputError(f"{where} is for the {loss} loss, got {problem.loss.name!r}.")
-        found = noise(budget.epsilon, budget.delta, steps=solver.steps)
-        return solver, paper_noise(problem.relation, said, gradient=found)
-
-    return formula
-
-
-def _with_batches(noise: Callable[..., float], said: str) -> Formula:
-    """Return a formula for gradients on batches."""
-
-    def formula(solver: Any, problem: Problem, budget: Claimed) -> Published:
-        n = problem.population
-        facts = {"population": n, "batch_size": batch_size(solver.sampling, n), "steps": solver.steps}
+        n, facts = problem.population, {"steps": solver.steps}
+        facts |= {"population": n, "batch_size": batch_size(solver.sampling, n)} if batches else {}
         found = noise(budget.epsilon, budget.delta, **facts)
         return solver, paper_noise(problem.relation, said, gradient=found)
 
@@ -289,23 +279,23 @@ def _needs_laplace(solver: Any) -> None:
         )
 
 
-_LSSGD = _with_batches(formulas.lssgd, "DP-LSSGD, Theorem 5.3")
+_LSSGD = _gradients(formulas.lssgd, "DP-LSSGD, Theorem 5.3", batches=True)
 _FORMULAS: dict[str, dict[str, Formula]] = {
     "frank-wolfe": {"": _frank_wolfe},
     "heavy-tailed": {"": heavy_tailed},
     "ight": {
-        "": _with_steps(formulas.ight, "DP-IGHT, Theorem 5.2"),
-        "corollary 5.6": _with_steps(
+        "": _gradients(formulas.ight, "DP-IGHT, Theorem 5.2"),
+        "corollary 5.6": _gradients(
             formulas.ight_linear,
             "DP-IGHT, Corollary 5.6, its undefined lambda 1, its Lipschitz constant the clip",
             "squared",
         ),
-        "corollary 5.8": _with_steps(formulas.ight_logistic, "DP-IGHT, Corollary 5.8", "logistic"),
+        "corollary 5.8": _gradients(formulas.ight_logistic, "DP-IGHT, Corollary 5.8", "logistic"),
     },
     "ls-sgd": {"": _LSSGD},
     "peeled": {"": _peeled},
     "scsg-ht": {"": _scsg_ht},
-    "sgd-ht": {"": _with_batches(formulas.sgd_ht, "DP-SGD-HT, Theorem 4.1")},
+    "sgd-ht": {"": _gradients(formulas.sgd_ht, "DP-SGD-HT, Theorem 4.1", batches=True)},
     "sgd": {"": _LSSGD},
     "srm": {"": _srm, "random output": _srm_random},
     "svrg-ht": {"": _scsg_ht},

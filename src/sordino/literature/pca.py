@@ -231,11 +231,9 @@ def published(name: str, problem: PcaProblem, options: Options, budget: Claimed)
         Gauss.configured(problem, options)  # refuses a matrix that does not fit
     solver = PrintedWishart() if name == "wishart" else make_solver(name, problem, options, "pca")
     kind = type(solver).__name__
-    if kind in _MATRICES:
-        return _on_matrix(kind, solver, problem, budget)
-    if kind not in _ITERATIONS:
+    if kind not in _FORMULAS:
         raise InvalidInputError(f"Expected a solver with a published formula, got {kind!r}.")
-    return _ITERATIONS[kind](solver, problem, options, budget)
+    return _FORMULAS[kind](solver, problem, options, budget)
 
 
 def _spca(solver: Spca, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
@@ -283,35 +281,36 @@ def _quadratic(relation: Relation) -> float:
     return math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
 
 
-def _on_matrix(kind: str, solver: Any, problem: PcaProblem, budget: Claimed) -> Published:
-    name, noise, said, printed = _MATRICES[kind]
-    found = noise(budget, problem.features) / _quadratic(problem.relation)
-    return solver, PaperNoise({name: found}, said, printed)
+def _on_matrix(
+    name: str, noise: Callable[[Claimed, int], float], said: str, *printed: str
+) -> Callable[..., Published]:
+    """Return a formula for noise on a matrix, in contributions of a record."""
+
+    def formula(solver: Any, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
+        found = noise(budget, problem.features) / _quadratic(problem.relation)
+        return solver, PaperNoise({name: found}, said, printed)
+
+    return formula
 
 
-def _classical(budget: Claimed, features: int) -> float:
-    return math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
-
-
-_ITERATIONS: dict[str, Callable[..., Published]] = {"Spca": _spca, "Vrpca": _vrpca, "Power": _power}
-# By solver or mechanism: the release, its noise in contributions, the formula, what is printed and not sound.
-_MATRICES: dict[str, tuple[str, Callable[[Claimed, int], float], str, tuple[str, ...]]] = {
-    "ModSulq": (
+_FORMULAS: dict[str, Callable[..., Published]] = {
+    "Spca": _spca,
+    "Vrpca": _vrpca,
+    "Power": _power,
+    "ModSulq": _on_matrix(
         "triangle",
         lambda budget, d: formulas.mod_sulq(budget.epsilon, budget.delta, features=d),
         "MOD-SULQ: beta = (d+1)/(n eps) sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/(n sqrt(eps))",
-        (),
     ),
-    "Gauss": (
+    "Gauss": _on_matrix(
         "gram",
-        _classical,
+        lambda budget, d: math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon,
         "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1",
-        (),
     ),
-    "PrintedWishart": (
+    "PrintedWishart": _on_matrix(
         "gram",
         lambda budget, d: 1.5 / budget.epsilon,
         "Wishart: c = 3 / (2 n eps), d + 1 degrees of freedom",
-        (WishartNotPrivate.printed,),
+        WishartNotPrivate.printed,
     ),
 }

@@ -84,7 +84,6 @@ class Sgd(GradientPlan):
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Self:
-        """Fill what the user left open from public facts."""
         own = options.read(cls.capabilities)
         return cls._assemble(problem, options, own, options.passes(own["epochs"], problem))
 
@@ -139,7 +138,6 @@ class Gd(Sgd):
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Self:
-        """Fill what the user left open from public facts."""
         paced = options.step_size is None and "schedule" not in options.extra
         own = options.read(cls.capabilities, momentum="nesterov" if paced else "none")
         whole = replace(options, batch_size=problem.population)
@@ -169,7 +167,6 @@ class RrpSgd(Sgd):
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Self:
-        """Fill what the user left open from public facts, and draw R."""
         own = options.read(cls.capabilities)
         most = options.passes(own["epochs"], problem)
         public = public_generator(options.random_state)
@@ -219,7 +216,6 @@ class Adam(GradientPlan):
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Adam:
-        """Fill what the user left open from public facts."""
         own = options.read(cls.capabilities)
         return cls(
             options.passes(own.pop("epochs"), problem),
@@ -304,7 +300,6 @@ class Agd:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Agd:
-        """Fill what the user left open from public facts."""
         told = int(min(problem.population * problem.epsilon / RECORDS, GRADIENTS))
         portions = options.steps(max(told, FEWEST))
         own = options.read(cls.capabilities)
@@ -437,7 +432,6 @@ class Srm:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Srm:
-        """Fill what the user left open from public facts."""
         own = options.read(cls.capabilities)
         clip, wanted = options.clip(problem), own["difference_clip"]
         steps = options.passes(own["epochs"], problem, SHARE)

@@ -98,16 +98,16 @@ class Ight(GradientPlan):
         paced = options.step_size is None
         usual = {"momentum": "nesterov", "threshold_after": LATE} if paced else {}
         own = options.read(cls.capabilities, **usual)
-        return cls._assemble(problem, options, own, options.steps(50), Full(), own["threshold_after"], paced)
+        return cls._assemble(problem, options, own, (options.steps(50), Full()), paced)
 
     @classmethod
     def _assemble(
-        cls, problem: Problem, options: Options, own: dict[str, Any], steps: int, sampling: Sampling,
-        threshold_after: float, paced: bool,
-    ) -> Self:  # fmt: skip
-        momentum = Momentum(own["momentum"], own["momentum_weight"])
-        start = (options.n_nonzero_coefs, steps, options.step_size, options.clip(problem), sampling)
-        return cls(*start, momentum, threshold_after, paced)
+        cls, problem: Problem, options: Options, own: dict[str, Any], run: tuple[int, Sampling], paced: bool
+    ) -> Self:
+        """Return the solver of so many steps on such batches."""
+        momentum, late = Momentum(own["momentum"], own["momentum_weight"]), LATE if paced else 0.0
+        start = (options.n_nonzero_coefs, run[0], options.step_size, options.clip(problem), run[1])
+        return cls(*start, momentum, own.get("threshold_after", late), paced)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         sparse = curator.plan.releases["gradient"].lazy
@@ -178,7 +178,7 @@ class SgdHt(Ight):
         share, usual = (PACED_SHARE, {"momentum": "nesterov", "epochs": PACED_EPOCHS}) if paced else (200, {})
         own = options.read(cls.capabilities, **usual)
         steps, batches = options.passes(own["epochs"], problem, share), options.minibatches(problem, share)
-        return cls._assemble(problem, options, own, steps, batches, LATE if paced else 0.0, paced)
+        return cls._assemble(problem, options, own, (steps, batches), paced)
 
     def _lazy(self, problem: Problem) -> bool:
         sparse = self.sparsity is not None and problem.outputs == 1

@@ -70,7 +70,6 @@ class Transfer:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Transfer:
-        """Fill what the user left open from public facts."""
         own, strength = options.read(cls.capabilities), problem.ridge or default_strength(problem)
         strength = strength if own["strength"] is None else own["strength"]
         features = _public_features(own, problem, options, needed=own["mode"] == "R")

@@ -114,15 +114,20 @@ _JUDGED = Sparse(40_000, 80)  # sizes that were not in view when the norm of the
 
 
 def sparse_risk(at: Sparse, selection: str, repeats: int, seed: int = 0) -> float:
-    law, public, risks = StudentT(2.2), public_generator((seed, at.n, at.d, at.s)), []
     w = np.zeros(at.d)
     w[: at.s] = np.where(np.arange(at.s) % 2, -2.0, 2.0) / math.sqrt(at.s)
+    options: dict[str, Any] = {"n_nonzero_coefs": at.s, "solver_options": {"selection": selection}}
+    return _risk(w, at.n, options, repeats, (seed, at.n, at.d, at.s))
+
+
+def _risk(w: Any, n: int, options: dict[str, Any], repeats: int, seed: tuple[int, ...]) -> float:
+    """Return the median excess risk of a regression with Student-t(2.2) features and noise."""
+    law, public, risks = StudentT(2.2), public_generator(seed), []
     for _ in range(repeats):
-        x = law.draw(public, (at.n, at.d))
-        y = x @ w + law.draw(public, (at.n,))
-        options: dict[str, Any] = {"n_nonzero_coefs": at.s, "solver_options": {"selection": selection}}
+        x = law.draw(public, (n, len(w)))
+        y = x @ w + law.draw(public, (n,))
         model = HeavyTailedRegressor(1.0, DELTA, fit_intercept=False, **options).fit(x, y)
-        risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))
+        risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))  # the variance of t(2.2) is 11
     return float(np.median(risks))
 
 
@@ -146,18 +151,10 @@ def mean_errors(
 
 
 def excess_risks(options: dict[str, Any], sizes: Any, repeats: int, seed: int = 0) -> list[float]:
-    """Return median excess risks of a regression with Student-t(2.2) features and noise, 5 columns."""
-    law = StudentT(2.2)
-    w, errors = np.array([1.0, -1.0, 0.5, 0.0, 2.0]), []
-    for n in sizes:
-        public, risks = public_generator((seed, n)), []
-        for _ in range(repeats if n < 100_000 else max(1, repeats // 3)):
-            x = law.draw(public, (n, 5))
-            y = x @ w + law.draw(public, (n,))
-            model = HeavyTailedRegressor(1.0, DELTA, fit_intercept=False, **options).fit(x, y)
-            risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))  # the variance of t(2.2) is 11
-        errors.append(float(np.median(risks)))
-    return errors
+    """Return median excess risks by size, 5 columns."""
+    w = np.array([1.0, -1.0, 0.5, 0.0, 2.0])
+    few = max(1, repeats // 3)
+    return [_risk(w, n, options, repeats if n < 100_000 else few, (seed, n)) for n in sizes]
 
 
 def _mean_slope(order: float, known: bool, sizes: Any, repeats: int, seed: int) -> Outcome:
