@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import sys
 import warnings
@@ -302,7 +303,7 @@ def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | No
             whole = facts["format"] == 1
             tree = _read_skops(data, source)["model"] if whole else _read_tree(data, source)
             model = unpacked(tree, module)
-            if _compared(model, report_of(model)) != _compared(model, facts["report"]):
+            if not _agree(model, report_of(model), facts["report"]):
                 raise ModelFileError(
                     f"{source.name!r} holds two reports that disagree: somebody changed one of them."
                 )
@@ -360,12 +361,20 @@ def report_of(model: Any) -> PrivacyReport | None:
     return getattr(model, "privacy_", None)
 
 
-def _compared(model: Any, report: PrivacyReport | None) -> Any:
-    """Return what two reports of a model must agree on; those of a pipeline may be put in other words."""
+def _agree(model: Any, *reports: PrivacyReport | None) -> bool:
+    """Tell whether two reports of a model say the same; those of a pipeline may be put in other words.
+
+    An epsilon that another version or machine has certified may be rounded otherwise.
+    """
     words = ("notes", "public", "unpaid") if _is_pipeline(model) else ()
-    facts = {} if report is None else report.to_dict()
-    known = {key: value for key, value in facts.items() if key not in ("status", *words)}
-    return known, bool(facts.get("unpaid"))
+    facts = [{} if report is None else report.to_dict() for report in reports]
+    known = [
+        {key: value for key, value in each.items() if key not in ("status", "epsilon", *words)}
+        | {"unpaid": bool(each.get("unpaid"))}
+        for each in facts
+    ]
+    one, other = (0.0 if report is None else report.epsilon for report in reports)
+    return known[0] == known[1] and math.isclose(one, other, rel_tol=1e-9)
 
 
 def _write_member(archive: zipfile.ZipFile, target: Path, value: Any) -> dict[str, str]:
