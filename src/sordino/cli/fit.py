@@ -107,7 +107,7 @@ def fit(data: str, **chosen: Any) -> None:
     budget = shared.take_budget(chosen)
     rows, model = _prepare(shared.data_file(data, chosen), chosen, budget, memory)
     model.fit(rows.X, rows.y, groups=rows.groups)
-    delivery.end(model, budget, rows.X.shape[0])
+    delivery.end(model, budget)
 
 
 @click.command()
@@ -158,18 +158,18 @@ def tune(
     search.fit(rows.X, rows.y, groups=rows.groups)
     found = {"chosen": shared.plain(search.best_params_), "noisy score": float(search.best_score_)}
     found["score at 95 %"] = [float(end) for end in search.best_score_interval_]
-    delivery.end(search.best_estimator_, budget, rows.X.shape[0], shown=search, **found)
+    delivery.end(search.best_estimator_, budget, shown=search, **found)
 
 
 def _protected(rows: Any, schema: Any) -> tuple[int, str]:
     """Return how many are protected, and what one of them is: a person where owners are known."""
     from sordino.execute.persons import number_owners
-    from sordino.tables.values import framed
 
-    owners = None if rows.groups is None else number_owners(rows.groups)
-    if schema is not None and schema.person is not None:
-        owners = schema.persons(framed(rows.X))
-    return (rows.X.shape[0], "record") if owners is None else (int(owners.max(initial=-1)) + 1, "person")
+    n, owners = rows.X.shape[0], None if rows.groups is None else number_owners(rows.groups)
+    if schema is not None:
+        frame = schema.checked(rows.X, target=True)  # without those that are left out
+        n, owners = frame.rows, schema.persons(frame)
+    return (n, "record") if owners is None else (int(owners.max(initial=-1)) + 1, "person")
 
 
 def _prepare(
@@ -233,7 +233,6 @@ class Delivery:
             "signed": {key: said[key] for key in SIGNED if key in said},
             "digest": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
             "data": "standard input" if data == "-" else Path(data).name,
-            "rows": 0,
             "dataset": said.get("dataset"),
             "person": person(),
             "code": "",
@@ -241,20 +240,20 @@ class Delivery:
         }
         return cls(output, report, as_json, run)
 
-    def end(self, model: Any, budget: dict[str, Any], rows: int, shown: Any = None, **found: Any) -> None:
+    def end(self, model: Any, budget: dict[str, Any], shown: Any = None, **found: Any) -> None:
         """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
         from sordino.report.provenance import code_digest
 
         report = model.privacy_
-        run = {**self.run, "rows": rows, "code": code_digest(), "finished": _now(), **found}
-        if report.unit != "record":  # how many records persons have is no public number
-            del run["rows"]
+        run = {**self.run, "code": code_digest(), "finished": _now(), **found}
+        for line in (line for line in report.public if line.startswith("number of records: ")):
+            run["rows"] = int(line.rpartition(" ")[2])  # of persons who are known it is no public number
         output = _save(model, self.output, run)
         if self.as_json:
             facts = {"model": type(model).__name__, "output": output, "run": run}
             shared.document({**facts, "privacy": report.to_dict()})
         else:
-            on = f" on {rows} records" if "rows" in run else ""
+            on = f" on {run['rows']} records" if "rows" in run else ""
             click.echo(f"{type(model).__name__}{on}: {shared.guarantee(report)}.\n{report.guarantee}")
             shared.tell_schema_price(report)
             if "chosen" in found:
@@ -306,7 +305,7 @@ def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> N
     shared.check_parameters(PCA, params)
     rows = to_project(shared.data_file(data, chosen), schema)
     model = PCA(components, **params, schema=schema).fit(rows.X, groups=rows.groups)
-    delivery.end(model, budget, rows.X.shape[0])
+    delivery.end(model, budget)
 
 
 @click.command()
