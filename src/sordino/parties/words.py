@@ -99,7 +99,6 @@ def mapping(value: Any) -> bool:
 
 
 def several(check: Check, most: int, least: int = 1) -> Check:
-    """Return a check for a list of different things that each pass a check."""
     return lambda value: (
         isinstance(value, list)
         and least <= len(value) <= most
@@ -109,7 +108,6 @@ def several(check: Check, most: int, least: int = 1) -> Check:
 
 
 def labels(value: Any) -> bool:
-    """Tell whether these are at least two different class labels, all numbers or all texts."""
     return any(
         several(check, 1000, 2)(value) for check in (matching("(?s:.{1,200})"), number(-LARGEST, LARGEST))
     )

@@ -148,7 +148,6 @@ class FederatedClient:
         return Message(RecordDict(content), reply_to=message)
 
     def require(self, config: ConfigRecord | dict[str, Any]) -> None:
-        """Refuse a server that runs something else than what was agreed on."""
         if config.get("recipe") != self.recipe.digest:
             raise RecipeError("The server asks for another recipe than was agreed on. Nothing is released.")
         if config.get("protection") != self.protection:

@@ -72,13 +72,11 @@ class FederatedRecipe:
         return self.rounds * self.local_steps
 
     def sampling(self, population: int) -> Sampling:
-        """Return the batches of a client with this many records: rate b / n_i, or all of them."""
         if self.batch_size is None or self.batch_size >= population:
             return Full()
         return Poisson(self.batch_size / population)
 
     def step_of(self, attempt: int) -> float:
-        """Return the step size of a client's round number ``attempt``, from 0."""
         return float(self.step_size * self.decay**attempt)
 
     def algorithm(self, private: bool = True) -> str:
@@ -163,7 +161,6 @@ class LinearModel:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the coefficients, intercept last."""
         shape: tuple[int, ...] = self.task.setting.shape
         return shape
 

@@ -211,7 +211,6 @@ class HardThresholdAveraging(Strategy):
     def federate(
         self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
     ) -> FederatedResult:
-        """Run all rounds."""
 
         def on_arrays(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             found = None if evaluate is None else evaluate(server_round, arrays["weights"].numpy())
@@ -253,7 +252,6 @@ class UpdateSum(ClippedSum):
         return total
 
     def clipped(self, weights: Weights, params: Weights) -> Floats:
-        """Return what one client adds, a function of its own answer alone."""
         if not fits(weights, np.shape(params)):
             return np.zeros(np.shape(params))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -374,7 +372,6 @@ class ClientLevelHardThresholding:
             yield w
 
     def fit(self, grid: Grid, start: Weights) -> tuple[Weights, PrivacyReport]:
-        """Run all rounds; the budget is reserved before the first one."""
         budget = Ask.checked(self.epsilon, self.delta, self.clients, self.ledger, self.dataset_id)
         nodes = tuple(wait_for(grid, self.clients, self.patience))
         executor = FederationExecutor(grid, nodes, self.recipe, self.timeout)
@@ -392,7 +389,6 @@ class ClientLevelHardThresholding:
     def federate(
         self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
     ) -> FederatedResult:
-        """Run all rounds; ``timeout`` and ``patience`` of its own are those that count."""
         return FederatedResult(*self.fit(grid, start))
 
 

@@ -124,7 +124,6 @@ class Charter:
         ]
 
     def require_in_force(self) -> Charter:
-        """Refuse a charter that somebody has not signed, or that has expired."""
         if self.missing:
             raise PlanRefusedError(
                 f"The charter {self.digest[:12]} is not signed by {self.missing}. All members have to: "
@@ -199,7 +198,6 @@ class Charter:
                 raise PlanRefusedError(said, Code.CHARTER)
 
     def require_follows(self, before: Charter | None) -> None:
-        """Refuse a version that does not name the one before."""
         expected = ("", 1) if before is None else (before.digest, int(before.text["version"]) + 1)
         if (self.text["previous"], self.text["version"]) != expected:
             raise InvalidInputError(
@@ -245,7 +243,6 @@ def proposal(path: Path, before: Charter | None) -> Charter:
 
 
 def _with_certificates(base: Path, row: Any) -> Any:
-    """Return a member with its certificates in place of their paths."""
     if not isinstance(row, dict) or not isinstance(row.get("certificates"), list):
         return row
     try:

@@ -214,7 +214,6 @@ def check_plan(
 
 
 def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
-    """Refuse a plan that the ledger would refuse, without booking it."""
     account, plan, found = ledger.account(dataset_id), promise.plan, promise.certificate
     account.policy.require(plan.relation, plan.unit)
     charge = charge_of(plan.event(), plan.relation, account.filter.orders, (found.epsilon, found.delta))
@@ -299,14 +298,12 @@ class PartyConfig:
         return Approvals(self.state, self.rules)
 
     def check_charter(self, plan: JointPlan) -> None:
-        """Refuse a plan that is not within the charter, or that names one where there is none."""
         if self.charter is not None:
             self.charter.check(plan, self.name, spent_of(self.state, plan.digest))
         elif "charter" in plan.text:
             raise PlanRefusedError("The plan names a charter, my settings have none.", Code.CHARTER)
 
     def require_approval(self, plan: JointPlan) -> None:
-        """Refuse a plan beyond the charter, or that too few persons approved of."""
         self.check_charter(plan)
         common = {} if self.charter is None else {"two": self.charter.text["two_persons_above"]}
         self.approvals.require(plan, **common)

@@ -122,7 +122,6 @@ def opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
 
 
 def _pinned(row: dict[str, Any], own: PartyConfig) -> dict[str, Any]:
-    """Return a member with all certificates by which it may be known."""
     return {**row, "pins": {row["fingerprint"], *own.partners.members.get(row["name"], ())}}
 
 
@@ -288,7 +287,6 @@ class Daemon:
         return {"status": "proposed"}
 
     def _keep(self, plan: JointPlan) -> Path:
-        """Keep a proposal, so that this member can read it and approve."""
         folder = private_folder(private_folder(self.config.state) / "proposals")
         saved = folder / f"{plan.digest}.json"
         if not saved.exists() and len(list(folder.glob("*.json"))) >= MAX_WAITING:

@@ -69,7 +69,6 @@ class Kept:
     folder: Path
 
     def answer(self, number: int) -> Ints | None:
-        """Return an answer that was opened before; None for one that was not."""
         path = private_folder(self.folder) / f"answer-{number}"
         return _numbers(path.read_bytes(), signed=True)[1] if path.exists() else None
 
@@ -296,7 +295,6 @@ def require_near(engine: Any, header: bytes, mine: Any, what: str, own: bytes = 
 
 
 def _attempts(heard: list[dict[str, Any]], number: int) -> list[Any]:
-    """Return of which attempt at an answer each member has shares, by its own word."""
     kept = [(said.get("kept"), number - said["done"] + 1) for said in heard]
     return [two[place] if isinstance(two, list) and len(two) == 2 else "" for two, place in kept]
 
@@ -325,5 +323,4 @@ def parse(raw: bytes) -> dict[str, Any]:
 
 
 def header_of(*facts: Any) -> bytes:
-    """Return a hash of facts that all members must have in common."""
     return hashlib.sha256("|".join(map(str, facts)).encode()).digest()

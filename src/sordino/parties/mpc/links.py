@@ -81,7 +81,6 @@ class Credentials:
     pinned: str = ""
 
     def context(self, server: bool) -> ssl.SSLContext:
-        """Return a TLS 1.3 context that demands a certificate of the other side."""
         protocol = ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
         context = ssl.SSLContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -100,7 +99,6 @@ class Credentials:
 
 
 def peer_fingerprint(encrypted: Any) -> str:
-    """Return the SHA-256 of the certificate at the other end of an encrypted connection."""
     raw = None if encrypted is None else encrypted.getpeercert(True)
     return "" if raw is None else hashlib.sha256(raw).hexdigest()
 
@@ -202,7 +200,6 @@ class Link(asyncio.Protocol):
         return any(isinstance(b, asyncio.Future) for b in self._buffers.values())
 
     def connection_made(self, transport: Any) -> None:
-        """Check who is at the other end; a caller says its index first."""
         self.transport = transport
         if self.peer_pid is not None and self._is(self.peer_pid):
             transport.write(self.mesh.index.to_bytes(2, "little"))

@@ -135,7 +135,6 @@ class JointPlan:
         return self.promised().certificate
 
     def promised(self, ledger: Ledger | None = None, dataset_id: str | None = None) -> Promise:
-        """Certify the stated noise now, for a member's own ledger; more than the plan claims is refused."""
         ask = replace(self.ask, ledger=ledger, dataset_id=dataset_id)
         return Promise.given(ask, self.kernel_plan, slack=self.slack)
 

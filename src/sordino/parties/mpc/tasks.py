@@ -196,7 +196,6 @@ class Rehearsal:
 
 
 def rehearse(task: Task, plan: Plan, share: NoiseShare) -> Rehearsal:
-    """Run a plan that has its noise without data; raise if it cannot finish."""
     setting, loss = task.setting, getattr(task.setting, "loss", None)
     target = None if loss is None else np.full(1, float(loss.targets in ("signs", "labels")))
     intercept = getattr(setting, "intercept", 0.0)
@@ -214,5 +213,4 @@ def rehearse(task: Task, plan: Plan, share: NoiseShare) -> Rehearsal:
 
 
 def seconds_of(coordinates: int, share: NoiseShare) -> float:
-    """Return about how much processor time a run takes at each member."""
     return coordinates * SECONDS[share.mode] * (share.parties / 3)

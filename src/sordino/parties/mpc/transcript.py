@@ -68,7 +68,6 @@ class Transcript:
 
     @property
     def shared_digest(self) -> str:
-        """The hash of everything that all parties must have seen alike."""
         return self._shared.hexdigest()
 
     def write(self, kind: str, durable: bool = False, **facts: Any) -> None:
