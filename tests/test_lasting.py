@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from tools import fixtures
 
 import sordino
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, MissingExtraError
 from sordino.saving import about
 
 UNPAID = "not private (a step reads the records and paid nothing)"
@@ -31,7 +32,11 @@ def test_models_answer_as_they_did(kept):
     expected = json.loads((kept / "expected.json").read_text())
     assert {file.stem for file in kept.glob("*.sordino")} == set(expected)
     for name, answers in expected.items():
-        model = sordino.load(kept / f"{name}.sordino")
+        try:
+            model = sordino.load(kept / f"{name}.sordino")
+        except MissingExtraError as error:
+            assert find_spec("torch") is None and "torch" in str(error)  # a network, in an environment without
+            continue
         rows = None
         if name == "table":
             import pandas
