@@ -34,9 +34,10 @@ def test_models_answer_as_they_did(kept):
     for name, answers in expected.items():
         try:
             model = sordino.load(kept / f"{name}.sordino")
-        except MissingExtraError as error:
-            assert find_spec("torch") is None and "torch" in str(error)  # a network, in an environment without
-            continue
+        except MissingExtraError:
+            if find_spec("torch") is not None:
+                raise
+            continue  # a network
         rows = None
         if name == "table":
             import pandas
