@@ -102,18 +102,18 @@ def thousand(rounds: int = 30, clients: int = 1000, size: int = 30) -> None:
     models = [LinearModel(x[part], y[part]) for part in parts]
     nodes = [{"partition-id": i} for i in range(clients)]
     recipe = FederatedRecipe(rounds, 5, None, None, 4.0, 1.0)
-    averaging = HardThresholdAveraging(recipe, clients, weighting="equal", least=900)
+    averaging = partial(HardThresholdAveraging, recipe, clients, weighting="equal", least=900)
     whole = partial(ClientLevelHardThresholding, recipe, clients, epsilon=4.0, delta=1e-5)
     runs = {
-        "plain averaging, a tenth of the clients leaves": (averaging, np.inf, "record"),
+        "plain averaging, a tenth of the clients leaves": (averaging(), np.inf, "record"),
         "per client, clip 1": (whole(1.0), np.inf, "client"),
         "per client, clip .01 at first, within .5": (whole(0.01, within=0.5), np.inf, "client"),
         "per client, clip .01": (whole(0.01), np.inf, "client"),
-        "per record, epsilon 4 at each client": (averaging, 4.0, "record"),
+        "per record, epsilon 4 at each client": (averaging(), 4.0, "record"),
     }
     print(f"{clients} clients, {size} records each, {rounds} rounds; larger class {np.mean(ty < 0):.3f}")
     for name, (strategy, epsilon, protection) in runs.items():
-        begin, leave = time.process_time(), strategy is averaging
+        begin, leave = time.process_time(), isinstance(strategy, HardThresholdAveraging)
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
             make = partial(few_records, models, recipe, Path(folder), epsilon, protection, leave)
             results: list[FederatedResult] = []
