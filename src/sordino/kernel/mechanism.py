@@ -263,7 +263,8 @@ class SymmetricGaussian(OnGrid):
         # (G + G^T)/2 with G of std s has variance s^2 on the diagonal and s^2/2 off it.
         return value + (half + half.T)  # in this order it is symmetric to the last bit
 
-    def vector(self, value: Any) -> Floats:
+    @staticmethod
+    def vector(value: Any) -> Floats:
         """Return the upper half, entries off the diagonal times sqrt 2: its norm is that of Frobenius."""
         value = np.asarray(value, dtype=float)
         rows, columns = np.triu_indices(len(value))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import ClippedSum, Relation, SparseVector
+from sordino.kernel import ClippedSum, Relation, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.lazy import TouchMap
@@ -20,9 +20,9 @@ from sordino.problems.queries import check_clip, octaves_counted, sure, weighted
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
 # So many octaves are taken together at most, where single cells drown; fewer where they keep nearly as much.
-_WIDEST, _NEARLY = 4, 0.9
-# The margin of a whole row is that of at most so many typical ones.
-_LONGEST = 8.0
+_WIDEST, NEARLY = 4, 0.9
+# The margin of a whole row is that of at most so many typical ones; numbers have a correction behind it.
+_LONGEST, _NUMBERS_LONGEST = 8.0, 256.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class SizeCounts(OneCount):
         shared among its own as they were counted: what lies at its far end is not taken for its middle.
         """
         found = list(self._wider(counts, noise, most))
-        enough = _NEARLY * max(float(kept.sum()) for _, _, kept in found)
+        enough = NEARLY * max(float(kept.sum()) for _, _, kept in found)
         ends, _, kept = next(one for one in found if one[2].sum() >= enough)
         cells = np.arange(1, ends[-1] + 1)
         wide, seen = np.searchsorted(ends, cells), np.maximum(counts[cells], 0.0)
@@ -225,11 +225,11 @@ def fair_weights(loss: Loss, margins: Floats, norms: Floats, clip: float) -> Flo
     return None if largest is None else np.minimum(1.0, clip / (norms * largest(margins)))
 
 
-def whole_margins(view: MappedRows, w: Point, affine: Affine) -> Floats:
+def whole_margins(view: MappedRows, w: Point, affine: Affine, longest: float = _LONGEST) -> Floats:
     """Return the margins of mapped rows before the clip of the map; nan where a row is not a number."""
     last = w.at(np.array([w.size - 1]))[0] if isinstance(w, SparseVector) else w[..., -1]
     constant = affine.intercept * last if affine.intercept else 0.0
-    return constant + weighted(view.margins(w) - constant, 1.0 / np.maximum(view.factors, 1.0 / _LONGEST))
+    return constant + weighted(view.margins(w) - constant, 1.0 / np.maximum(view.factors, 1.0 / longest))
 
 
 @dataclass(frozen=True)
@@ -278,18 +278,23 @@ class AffineGradient(ClippedSum):
             value = self._step_by_step(view, w, affine, unit)
         return value if mask is None else value[mask]
 
+    @property
+    def _longest(self) -> float:
+        """How many typical rows long a row is at most, as far as its margin goes."""
+        whole = _NUMBERS_LONGEST if self.loss.targets == "numbers" else _LONGEST
+        return whole if self.whole else 1.0
+
     def _in_one_pass(self, view: Any, w: Point, unit: float) -> Floats | None:
         """Return the sum where the loss is compiled and the rows can be read once; None elsewhere."""
         kind, one_pass = compiled_form(self.loss), getattr(view, "clipped_gradient", None)
         if kind is None or one_pass is None:
             return None
-        longest = _LONGEST if self.whole else 1.0
-        found: Floats = one_pass(w, Pull(kind[0], self.clip, self.fair, longest, unit, kind[1]))
+        found: Floats = one_pass(w, Pull(kind[0], self.clip, self.fair, self._longest, unit, kind[1]))
         return found
 
     def _step_by_step(self, view: MappedRows, w: Point, affine: Affine, unit: float) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
-            margins = whole_margins(view, w, affine) if self.whole else view.margins(w)
+            margins = whole_margins(view, w, affine, self._longest) if self.whole else view.margins(w)
             margins = margins * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
             if self.fair:
@@ -303,11 +308,10 @@ class AffineGradient(ClippedSum):
 
 @dataclass(frozen=True)
 class MappedGram(ClippedSum):
-    r"""``sum_i z_i z_i^T`` for the mapped rows ``z_i`` of the map ``params``, their constant entry left out.
+    r"""``sum_i z_i z_i^T`` for the mapped rows ``z_i`` of the map ``params``, their constant entry last.
 
-    **Privacy.** ``||z z^T||_F = ||z||^2 <= 1``: a row is clipped by its map, its square once more, with the
-    constant entry counted in. Replacing a row moves the sum by
-    ``sqrt(||z||^4 + ||y||^4 - 2 (z . y)^2) <= sqrt 2``.
+    **Privacy.** ``||z z^T||_F = ||z||^2 <= 1``: a row is clipped by its map, its square once more. Replacing
+    a row moves the sum by ``sqrt(||z||^4 + ||y||^4 - 2 (z . y)^2) <= sqrt 2``.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
@@ -327,8 +331,109 @@ class MappedGram(ClippedSum):
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
         view = records.through(params)
         with np.errstate(over="ignore", invalid="ignore"):
-            factors = factors_of(view.norms * view.norms, 1.0)
-            return view.gram(factors)
+            return with_constant(view, params, factors_of(view.norms * view.norms, 1.0))
+
+
+def with_constant(view: MappedRows, affine: Affine, factors: Floats) -> Floats:
+    """Return ``sum_i f_i z_i z_i^T``, the constant entry of the rows last."""
+    inner = view.gram(factors)
+    if not affine.intercept:
+        return inner
+    last = affine.intercept * view.weighted_sum(factors)
+    out = np.pad(inner, (0, 1))
+    out[-1, :], out[:, -1] = last, last
+    return out
+
+
+# So many octaves of sizes are told apart at most.
+SHELLS = 16
+# How a record is shared between its clipped gradient and the rest of it: the squares add up to 1.
+NEAR, FAR = 0.8, 0.6
+
+
+def shells_of(sizes: Floats, count: int) -> Ints:
+    """Return how many times each size can be doubled and stays at most 1, fewer than ``count`` times."""
+    found: Ints = np.clip(-np.frexp(sizes)[1], 0, count - 1)
+    return found
+
+
+@dataclass(frozen=True)
+class GramShells(OneCount):
+    r"""``sum_i 4^s_i (1 - 1 / l_i^2) z_i z_i^T`` for each shell s: what clipped second moments lack.
+
+    ``params = (affine, longest)``: rows that have length ``l_i > 1`` in a map ``longest`` times as large lie
+    in the shell ``2^-(s + 1) < ||z_i|| <= 2^-s``. The noise of a shell is in proportion to the squares of its
+    own rows, and one in which nothing but noise is seen can be left out. A shell is a row of the answer, with
+    the upper half of its matrix.
+
+    **Privacy.** A record adds to one shell a matrix of Frobenius norm ``4^s (1 - 1 / l^2) ||z||^2 <= 1``, and
+    no two of them have a negative product: 1 in L2, sqrt 2 when a record is replaced.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: squares of rows and shift apart."""
+        return affine_reach(1.0, params[0]) ** 2
+
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
+        affine, longest = params
+        view, d = records.through(affine), affine.scale.size
+        count = min(max(math.ceil(math.log2(max(longest, 1.0))), 1), SHELLS)
+        with np.errstate(all="ignore"):
+            norms, sizes = np.asarray(view.norms), np.asarray(view.sizes)
+            shell = shells_of(norms, count)
+            factors = factors_of(np.square(np.ldexp(norms, shell)), 1.0) * np.exp2(2.0 * shell)
+            factors = np.where(
+                longest * sizes > 1.0, factors * (1.0 - np.square(1.0 / (longest * sizes))), 0.0
+            )
+        out = np.zeros((count, d * (d + 1) // 2))
+        for s in np.unique(shell[factors > 0.0]):
+            out[s] = SymmetricGaussian.vector(view.gram(np.where(shell == s, factors, 0.0)))
+        return out
+
+
+@dataclass(frozen=True)
+class GradientShells(ClippedSum):
+    r"""``sum_i clip_c(r_i z_i)``, and its rest in shells of ``2^-(s + 1) < |r_i| ||z_i|| <= 2^-s``.
+
+    ``params = (w, affine, unit, cut)``: residuals are in units of the largest possible one, ``c = 2^-cut``.
+    Together the answers are the whole gradient, of which nothing is clipped. The noise of each is in
+    proportion to its own size, and a shell in which nothing but noise is seen can be left out. The clipped
+    gradient comes last.
+
+    **Privacy.** A record adds ``.8 / c`` times its clipped gradient, of norm at most .8, and to one shell
+    ``.6 2^s`` times the rest of it, at most .6: together 1 in L2, and 2 when it is replaced.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
+    loss: Loss
+
+    def contribution(self, params: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: rows and shift apart."""
+        return (NEAR + FAR) * affine_reach(1.0, params[1])
+
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
+        w, affine, unit, cut = params
+        view, c = records.through(affine), 2.0**-cut
+        with np.errstate(all="ignore"):  # the clip deals with what is not a number
+            residual = self.loss.residual(view.margins(w) * unit, view.targets) / unit
+            residual, norms = np.asarray(weighted(residual, view.weights)), np.asarray(view.norms)
+            sizes = np.abs(residual) * norms
+            shell = shells_of(sizes, max(cut, 1))
+            rest = np.where(sizes > c, residual * (1.0 - c / sizes), 0.0) if cut else np.zeros_like(sizes)
+            near = clip_scalars(NEAR / c * residual, norms, NEAR)
+            far = clip_scalars(FAR * np.ldexp(rest, shell), norms, FAR)
+        last = np.asarray(view.weighted_sum(near))
+        out = np.vstack([np.zeros((cut, last.size)), last])
+        for s in np.unique(shell[far != 0.0]):
+            out[s] = view.weighted_sum(np.where(shell == s, far, 0.0))
+        return out
 
 
 @dataclass(frozen=True)
@@ -355,11 +460,4 @@ class MappedCurvature(MappedGram):
             share = self.loss.link.mean(whole_margins(view, w, affine)) / cap
             share = weighted(share / np.square(np.maximum(view.factors, 1.0 / _LONGEST)), view.weights)
             share = np.where(share > 0.0, np.minimum(share, 1.0), 0.0)  # nan is not above 0
-            factors = factors_of(view.norms * view.norms, 1.0) * share
-            inner = view.gram(factors)
-            if not affine.intercept:
-                return inner
-            last = affine.intercept * view.weighted_sum(factors)
-        out = np.pad(inner, (0, 1))
-        out[-1, :], out[:, -1] = last, last
-        return out
+            return with_constant(view, affine, factors_of(view.norms * view.norms, 1.0) * share)

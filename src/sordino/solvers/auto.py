@@ -345,7 +345,7 @@ class Auto:
             "sizes": (SizeCounts("rows", cells), 1, SIZES),
         }
         if self._metric(problem):
-            queries["second"] = (MappedGram(), *((2, 2 * SECOND) if "whole" in last else (1, SECOND)))
+            queries["second"] = (MappedGram(), 1, SECOND)
         if problem.loss.targets in ("numbers", "counts"):
             few = FEW / (problem.population * problem.epsilon)
             targets = max(SIZES, SIZES_OF_FEW * min(few, 1.0) ** 2)  # counts as exact as those of few

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from sordino.kernel import Curator
+from sordino.kernel import Curator, SymmetricGaussian
 from sordino.kernel.arrays import Floats
-from sordino.problems.affine import Affine, AffineGradient, MappedCurvature
+from sordino.problems.affine import (
+    FAR,
+    NEAR,
+    SHELLS,
+    Affine,
+    AffineGradient,
+    GradientShells,
+    GramShells,
+    MappedCurvature,
+)
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts
 from sordino.solvers.descent import (
@@ -31,8 +40,8 @@ from sordino.solvers.descent import (
 from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights
 from sordino.solvers.newton import CONSTANT, Believed, Bowl, newton_steps
 
-# Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
-COUNTS, SCORE = 0.015, 0.10
+# Shares of the counts of gradients, for each time they are asked, of long rows and of the whole gradient.
+COUNTS, LONG, SCORE = 0.015, 0.06, 0.15
 COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 3, 3
 # Counts: the shares of the whole gradient and of the curvature; Newton steps, and without noise.
 COUNTS_SCORE, BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.30, 0.08, 4, 6, 40
@@ -44,14 +53,21 @@ _MANY_OFFSET, _MANY = 0.07, 5000.0
 _NARROW_OFFSET, _NARROW = 0.6, 1000.0
 # So many records times epsilon for each coefficient make the whole gradient worth its share.
 ROOM = 300.0
-# A tail that a clip would take counts as a bias by so much of it: where both sides have it, and by how much
-# one side has more.
-_BOTH, _ONE = 0.15, 0.3
+# A tail that a clip would take counts as a bias by so much of what one side has more.
+_ONE = 0.3
 # Counts that a clip takes are large where more are expected, and bias the slope more.
 _COUNTS_BIAS = (0.5, 0.25)
 # Tails go on so many times farther than counts show: the noise of counts hides a bias that the noise of the
 # gradients does not. Chosen among 1 to 16 on twelve made-up designs, judged on others.
 _FARTHER = 3.0
+# A column of a shell of long rows is seen beyond so many deviations of noise. Of gradients one in so many
+# such numbers may be noise, and the noise of those that are clipped may cost so much of the spread.
+_SEEN, _FALSE, _CHEAP = 3.3, 10.0, 1e-3
+# Long rows with gradients of a size bend an axis by so much of what they would if all were alike.
+_ALIKE = 0.5
+# Whole rows bend an axis less than clipped ones only where that is so many times their noise: with one time
+# two of 50 designs of a month fell below the constant.
+_SOFTER = 3.0
 # The smallest rows that leave the constant alone.
 _FLAT = 2.0**-40
 # So many times the spread of the targets may be predicted along an axis before gradients say so.
@@ -103,8 +119,9 @@ def correction_queries(
     if is_few(problem):
         return {"offset": (query, 1, 1.0)}
     if metric and scored(problem, coefficients):
-        asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
-        asked["whole"] = (query, SCORE_ASKS, SCORE)
+        asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
+        asked["long"] = (GramShells(), 1, LONG)
+        asked["whole"] = (GradientShells(problem.loss), SCORE_ASKS, SCORE)
     if problem.loss.targets == "counts" and coefficients <= COLUMNS and scored(problem, coefficients):
         plain = math.isinf(problem.epsilon)
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
@@ -156,6 +173,11 @@ class Whole:
         """The largest distance of a target to the centre of all."""
         return self.problem.target_bound + abs(self.targets.center)
 
+    @property
+    def largest(self) -> float:
+        """The largest possible part of a record in the mean gradient, in the model's own units."""
+        return self.widest / self.targets.size * self.longest / self.problem.population
+
     def affine(self, smaller: float, constant: float) -> Affine:
         """Return the map with the rows so much smaller, and this constant entry."""
         has = bool(self.own.intercept)
@@ -168,26 +190,29 @@ class Whole:
             moved[-1] = w[-1] * self.own.intercept / affine.intercept
         return moved * (self.targets.size / unit) if self.problem.loss.targets == "numbers" else moved
 
-    def beyond(self, bulk: Floats, whole: Floats, noise: float) -> Floats:
-        """Return the curvature of whole rows beyond that of clipped ones, as far as it is no noise.
-
-        A column that few, long rows have is bent far more than clipped rows show, and a Newton step that does
-        not know it goes far beyond the minimum.
-        """
-        sizes, axes = np.linalg.eigh(whole - bulk)
-        return np.asarray((axes * np.where((sizes > noise) | (sizes < -3.0 * noise), sizes, 0.0)) @ axes.T)
+    @property
+    def map(self) -> Affine:
+        """The map in which the longest possible row has length 1."""
+        return self.affine(1.0 / self.longest, CONSTANT / self.longest)
 
     def bowl(self, moments: Moments) -> Bowl:
-        """Return the curvature of squared errors, by second moments of clipped and of whole rows."""
-        d, own = self.own.scale.size, self.longest**2 / self.problem.population
-        bulk = moments.stretch * moments.matrix[:d, :d]
-        answer = self.curator.release("second", self.affine(1.0 / self.longest, CONSTANT / self.longest))
-        noise = noise_std(self.curator, "second") * own * math.sqrt(2.0 * d)
-        far = self.beyond(bulk, np.asarray(answer) * own, noise)
-        matrix, unsure = bulk + far, moments.stretch * moments.unsure
+        """Return the curvature of squared errors: that of clipped rows, and what long rows add to it.
+
+        A column that stands out in a shell of long rows is bent by them. One that does not is not, and so is
+        not bent together with others: noise would tilt a long axis into short ones.
+        """
+        d, noise = self.own.scale.size, noise_std(self.curator, "long")
+        matrix = moments.matrix[:d, :d].copy()
+        for shell, half in enumerate(self.curator.release("long", (self.map, self.longest))):
+            found = SymmetricGaussian.whole(half)
+            kept = np.diag(found) > _SEEN * noise
+            sizes, axes = np.linalg.eigh(found[np.ix_(kept, kept)])
+            sizes[sizes < noise * math.sqrt(2.0 * len(sizes))] = 0.0
+            own = self.longest**2 / self.problem.population * 0.25**shell
+            matrix[np.ix_(kept, kept)] += own * (axes * sizes) @ axes.T
         entries = d + bool(self.own.intercept)
         bent = np.zeros((entries, entries)) + penalty_bend(self.problem, self.own)
-        return Bowl(matrix + bent[:d, :d], unsure, d)
+        return Bowl(matrix + bent[:d, :d], moments.unsure, d)
 
     def possible(self, w: Floats, bowl: Bowl) -> Floats:
         """Return weights that predict no more along an axis than a few times what the targets spread.
@@ -210,7 +235,7 @@ class Whole:
         if last is not None and self.curator.used["bent"] >= self.curator.plan.releases["bent"].times:
             return last
         bulk, unsure = self._bent(w, math.hypot(1.0, CONSTANT))
-        far = self.beyond(bulk, *self._bent(w, self.longest)) if last is None else last.far
+        far = _beyond(bulk, *self._bent(w, self.longest)) if last is None else last.far
         matrix = bulk + far + penalty_bend(self.problem, self.own) / self.targets.size
         return Bowl(matrix, unsure, self.own.scale.size, far, grows=True)
 
@@ -234,9 +259,8 @@ class Whole:
 
     def counts(self, w: Floats) -> Floats:
         """Return the shares of records with gradients of each size, below and above zero."""
-        affine = self.affine(1.0 / self.longest, CONSTANT / self.longest)
-        point = self.point(w, affine, 1.0 / self.longest, self.widest)
-        counts = self.curator.release("tails", (point, affine, self.widest))
+        point = self.point(w, self.map, 1.0 / self.longest, self.widest)
+        counts = self.curator.release("tails", (point, self.map, self.widest))
         return np.asarray(counts) / self.problem.population
 
     def penalty(self, w: Floats) -> Floats:
@@ -267,8 +291,7 @@ class Whole:
 
         The gradient of a record is clipped to ``width`` times the largest possible one.
         """
-        affine = self.affine(1.0 / self.longest, CONSTANT / self.longest)
-        unit = width * self.widest
+        affine, unit = self.map, width * self.widest
         point = self.point(w, affine, 1.0 / self.longest, unit)
         own = unit / self.targets.size * self.longest / self.problem.population
         answer = self.curator.release("whole", (point, affine, None, unit))
@@ -285,26 +308,107 @@ class Whole:
         return float(answer[0]) * own, noise_std(self.curator, "offset") * own
 
 
+def _beyond(bulk: Floats, whole: Floats, noise: float) -> Floats:
+    """Return the curvature of whole rows beyond that of clipped ones, or below it, as far as it is no noise.
+
+    A column that few, long rows have is bent far more than clipped rows show, and a Newton step that does
+    not know it goes far beyond the minimum. Others are bent less than clipped rows show where these were
+    multiplied for what a cap took elsewhere.
+    """
+    sizes, axes = np.linalg.eigh(whole - bulk)
+    return np.asarray((axes * np.where((sizes > noise) | (sizes < -_SOFTER * noise), sizes, 0.0)) @ axes.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """The whole gradient of squared errors in the slopes, at all points that it was asked at.
+
+    What a record's gradient has beyond 2^-``cut`` of the largest possible one is seen in shells of its size.
+    Where nothing but noise is seen in a column of a shell, nothing is believed, and nothing of the noise is
+    added. The rest is as wide as its noise costs next to nothing, and no narrower than in the descent.
+    """
+
+    whole: Whole
+    bowl: Bowl
+    cut: int
+    start: Floats
+    points: list[Floats] = field(default_factory=list)
+    answers: list[Floats] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, whole: Whole, bowl: Bowl, start: Floats, least: float) -> Slopes:
+        """Return those of a model; ``least`` is the clip of its descent, of the largest possible gradient."""
+        asks = whole.curator.plan.releases["whole"].times
+        noise = whole.largest * noise_std(whole.curator, "whole") / (NEAR * math.sqrt(asks))
+        cost = bowl.height(np.zeros(bowl.features), noise)[1] * 0.25 ** np.arange(SHELLS)
+        cheap = cost < _CHEAP * (whole.targets.spread / whole.targets.size) ** 2
+        cut = min(int(np.argmax(np.append(cheap, True))), max(math.floor(-math.log2(least)), 0))
+        return cls(whole, bowl, cut, start)
+
+    def __call__(self, w: Floats) -> tuple[list[Floats], Floats]:
+        """Ask at a point, and return the gradients at all points with the noise of each."""
+        whole, d = self.whole, self.bowl.features
+        unit = whole.widest * (1.0 + 2.0**-20)
+        point = whole.point(self.full(w), whole.map, 1.0 / whole.longest, unit)
+        answer = whole.curator.release("whole", (point, whole.map, unit, self.cut))
+        self.points.append(w)
+        self.answers.append(np.asarray(answer)[:, :d])
+        units = whole.largest * np.append(0.5 ** np.arange(self.cut) / FAR, 0.5**self.cut / NEAR)
+        kept = units[:, None] * self.kept
+        found = [(kept * a).sum(axis=0) for a in self.answers]
+        steep = [whole.penalty(self.full(p))[:d] for p in self.points]
+        noise = noise_std(whole.curator, "whole") * np.sqrt(np.square(kept).sum(axis=0))
+        return [a + b for a, b in zip(found, steep, strict=True)], noise
+
+    @property
+    def kept(self) -> Floats:
+        """How much is believed of each column of a shell, by all answers together."""
+        noise = noise_std(self.whole.curator, "whole") ** 2 / len(self.answers)
+        least = 2.0 * math.log(_FALSE * SHELLS * self.bowl.features) * noise
+        seen = np.square(np.mean(self.answers, axis=0))
+        kept = np.maximum(1.0 - (least / np.maximum(seen, NOTHING)) ** 2, 0.0)
+        kept[self.cut :] = 1.0
+        return np.asarray(kept)
+
+    def full(self, w: Floats) -> Floats:
+        """Return the weights with the offset of the start."""
+        return np.append(w, self.start[self.bowl.features :])
+
+    def bowl_at(self, w: Floats, last: Bowl | None) -> Bowl:
+        """Return the bowl, bent by rows whose gradients are seen even if their squares drown in noise.
+
+        Residuals have a largest possible size, so that a row is at least as long as its gradient is large.
+        """
+        rows = self.whole.longest**2 / self.whole.problem.population * 0.25 ** np.arange(self.cut + 1)
+        seen = np.abs(np.mean(self.answers, axis=0))
+        least = _ALIKE * (rows[:, None] * self.kept * seen).sum(axis=0)
+        more = np.maximum(least - np.diag(self.bowl.matrix), 0.0)
+        return replace(self.bowl, matrix=self.bowl.matrix + np.diag(more))
+
+
 def corrected(
     curator: Curator, problem: Problem, model: Descended, found: Lengthened, moments: Moments | None
 ) -> Corrected:
-    """Return the model after one Newton step on the whole gradient and a step by the mean residual.
+    """Return the model after Newton steps on the whole gradient and a step by the mean residual.
 
-    Released counts say where a clip would bite, and the width of the last questions weighs that bias against
-    noise; it reaches the declared bounds as noise falls. What noise alone could cause is left as it was.
+    Nothing of that gradient is clipped for numbers; for counts released ones say where a clip would bite, and
+    its width reaches the declared bounds as noise falls. What noise alone could cause is left as it was.
 
-    **Privacy.** Post-processing of the releases ``"tails"``, ``"whole"`` and ``"offset"``.
+    **Privacy.** Post-processing of the releases ``"tails"``, ``"long"``, ``"whole"``, ``"offset"``.
     """
     whole = Whole(curator, problem, model.affine, model.targets)
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
-    if "bent" in curator.plan.releases or ("whole" in curator.plan.releases and moments is not None):
-        biased = _COUNTS_BIAS if "bent" in curator.plan.releases else (_ONE, _BOTH)
-        # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
-        least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
-        width = max(whole.width(found.w, whole.spread("whole"), biased, _FARTHER), least)
-        fixed = whole.bowl(moments) if "bent" not in curator.plan.releases and moments else None
-        start = found.w if fixed is None else whole.possible(found.w, fixed)
-        out = _noise_after(out, _stepped(whole, start, fixed, width))
+    # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
+    least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
+    asks = curator.plan.releases["whole"].times if "whole" in curator.plan.releases else 0
+    if "bent" in curator.plan.releases:
+        width = max(whole.width(found.w, whole.spread("whole"), _COUNTS_BIAS, _FARTHER), least)
+        out = _noise_after(out, _stepped(whole, found.w, width, asks))
+    elif asks and moments is not None:
+        bowl = whole.bowl(moments)
+        slopes = Slopes.of(whole, bowl, whole.possible(found.w, bowl), least)
+        step = newton_steps(slopes, slopes.bowl_at, slopes.start[: bowl.features], asks, whole.longest)
+        out = _noise_after(out, replace(step, w=slopes.full(step.w)))
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
         w, shifted = moved(whole, out.w)
@@ -436,25 +540,22 @@ def _multiplied(whole: Whole, w: Floats) -> tuple[Floats, float]:
     return out, sure
 
 
-def _stepped(whole: Whole, start: Floats, fixed: Bowl | None, width: float) -> Believed:
-    """Return the weights after Newton steps on the whole gradient: slopes, and the offset of counts too."""
-    units = np.ones(whole.own.scale.size)
-    if "bent" in whole.curator.plan.releases and whole.own.intercept:
+def _stepped(whole: Whole, start: Floats, width: float, asks: int) -> Believed:
+    """Return the weights of a model of counts after Newton steps on the whole gradient, offset and all."""
+    units, seen = np.ones(whole.own.scale.size), list[Floats]()
+    if whole.own.intercept:
         units = np.append(units, whole.own.intercept / CONSTANT)  # whole rows have another constant entry
 
-    def full(w: Floats) -> Floats:
-        return np.append(w / units, start[units.size :])
-
-    def score(w: Floats) -> tuple[Floats, float]:
-        answer, noise = whole.score(full(w), width)
-        return (answer + whole.penalty(full(w)))[: units.size], noise
+    def score(w: Floats) -> tuple[list[Floats], float]:
+        answer, noise = whole.score(w / units, width)
+        seen.append((answer + whole.penalty(w / units))[: units.size])
+        return seen, noise
 
     def bowl_at(w: Floats, last: Bowl | None) -> Bowl:
-        return fixed or whole.bowl_of_counts(full(w), last)
+        return whole.bowl_of_counts(w / units, last)
 
-    asks = whole.curator.plan.releases["whole"].times
-    found = newton_steps(score, bowl_at, start[: units.size] * units, asks, whole.longest)
-    return replace(found, w=full(found.w))
+    found = newton_steps(score, bowl_at, start * units, asks, whole.longest)
+    return replace(found, w=found.w / units)
 
 
 def _noise_after(before: Corrected, step: Believed) -> Corrected:

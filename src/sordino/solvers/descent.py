@@ -66,7 +66,7 @@ def believed(seen: float, variance: float, usual: float) -> float:
     return seen * float(_kept(np.array([seen]), variance, sizes)[0])
 
 
-def _kept(seen: Floats, variance: float, signals: Floats) -> Floats:
+def _kept(seen: Floats, variance: Floats | float, signals: Floats) -> Floats:
     """Return the share of each number seen with noise that is kept, by the laws that may have made them all.
 
     A row of ``signals`` are the variances of one law; the first law, that they are noise, has even odds.
@@ -79,7 +79,7 @@ def _kept(seen: Floats, variance: float, signals: Floats) -> Floats:
 
 
 def along_axes(
-    seen: Floats, w: Floats, bends: Floats, noise: float
+    seen: Floats, w: Floats, bends: Floats, noise: Floats | float
 ) -> tuple[Floats, Floats, Floats, tuple[float, float]]:
     """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
 
@@ -87,7 +87,7 @@ def along_axes(
     alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
     """
     along = max(float(w @ (bends * w)), NOTHING)
-    error, whole = noise * math.sqrt(float(w @ w)) / along, float(w @ seen) / along
+    error, whole = math.sqrt(float(np.square(noise * w).sum())) / along, float(w @ seen) / along
     slope = believed(whole, error**2, SLOPE**2)
     left = seen - slope * bends * w
     variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
@@ -319,17 +319,13 @@ class Moments:
     stretch: float = 1.0
 
     @classmethod
-    def of(cls, released: Floats, noise: float, seen: float, population: int, constant: float) -> Moments:
+    def of(cls, released: Floats, noise: float, seen: float, population: int) -> Moments:
         """Return the moments of a released sum, with symmetric noise of this deviation.
 
         A direction is sure beyond the spectral norm of the noise and the part that ``seen`` rows have in it.
         """
         unsure = noise * math.sqrt(2.0 * len(released)) + seen
-        matrix = released / population
-        if constant:
-            matrix = np.pad(matrix, (0, 1))
-            matrix[-1, -1] = constant**2
-        return cls(matrix, unsure / population, noise / population)
+        return cls(released / population, unsure / population, noise / population)
 
     @property
     def deviations(self) -> Floats:
@@ -402,7 +398,7 @@ def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: 
     seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
     seen = SEEN_PLAIN if math.isinf(problem.epsilon) else seen
     noise, n = noise_std(curator, "second"), problem.population
-    moments = Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
+    moments = Moments.of(curator.release("second", affine), noise, seen, n)
     return replace(moments, stretch=stretch)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -73,25 +74,26 @@ class Bowl:
         sizes, axes = self.eigen(matrix)
         return np.maximum(sizes, max(self.unsure, 1e-12 * float(sizes.max()), NOTHING)), axes
 
-    def believed(self, start: Floats, gradient: Floats, noise: float) -> Believed:
+    def believed(self, start: Floats, gradient: Floats, noise: Floats) -> Believed:
         """Return the minimum by a gradient at the start, as far as it is no noise; the offset stays."""
         d, cross = self.features, self.cross
         bends, axes = self._axes(
             self.matrix[:d, :d] - (np.outer(cross, cross) * self.last if cross.any() else 0.0)
         )
         seen = axes.T @ (gradient[:d] - cross * gradient[d:].sum())
-        louder = noise * math.sqrt(1.0 + float(cross @ cross))
+        louder = noise_along(axes, noise[:d]) * math.sqrt(1.0 + float(cross @ cross))
         step, kept, added, slope = along_axes(seen, axes.T @ start[:d], bends, louder)
         w = start.copy()
         w[:d] -= axes @ step
         return Believed(w, axes, kept, added, slope)
 
-    def height(self, gradient: Floats, noise: float) -> tuple[float, float]:
+    def height(self, gradient: Floats, noise: Floats | float) -> tuple[float, float]:
         """Return how far above the minimum a point with this gradient is, twice, and what noise adds."""
         bends, axes = self._axes(self.matrix)
-        return float(np.square(axes.T @ gradient) @ (1.0 / bends)), noise**2 * float((1.0 / bends).sum())
+        high = np.square(axes.T @ gradient), np.square(noise_along(axes, noise))
+        return float((high[0] / bends).sum()), float((high[1] / bends).sum())
 
-    def stiffened(self, pull: Floats, moved: Floats, noise: float) -> Bowl:
+    def stiffened(self, pull: Floats, moved: Floats, noise: Floats | float) -> Bowl:
         """Return the bowl, more bent along axes where two gradients, a move apart, differ by more.
 
         A column that few, long rows have is bent far more than released moments may show, and a step that
@@ -99,7 +101,8 @@ class Bowl:
         """
         bends, axes = self._axes(self.matrix)
         far = np.abs(along := axes.T @ moved)
-        seen = (np.sign(along) * (axes.T @ pull) - 3.0 * noise) / np.maximum(far, NOTHING)
+        chance = _SURE * noise_along(axes, noise)
+        seen = (np.sign(along) * (axes.T @ pull) - chance) / np.maximum(far, NOTHING)
         more = np.maximum(np.minimum(seen, 1e6 * bends) - bends, 0.0)
         return replace(self, matrix=self.matrix + (axes * more) @ axes.T) if more.any() else self
 
@@ -124,8 +127,13 @@ def _damping(far: Floats) -> Floats:
     return np.log1p(far) / np.maximum(far, NOTHING) + (far < NOTHING)
 
 
+def noise_along(axes: Floats, noise: Floats | float) -> Floats | float:
+    """Return the deviation of noise along axes, from that of each column or of all alike."""
+    return np.sqrt(np.square(axes.T) @ np.square(noise)) if isinstance(noise, np.ndarray) else noise
+
+
 def newton_steps(
-    score: Callable[[Floats], tuple[Floats, float]],
+    score: Callable[[Floats], tuple[list[Floats], Any]],
     bowl_at: Callable[[Floats, Bowl | None], Bowl],
     start: Floats,
     asks: int,
@@ -133,30 +141,45 @@ def newton_steps(
 ) -> Believed:
     """Return the point after Newton steps on gradients with noise, as far as these are no noise.
 
-    ``score`` releases the gradient at a point and states its noise; ``bowl_at`` releases a curvature there,
-    or returns the last one. Earlier gradients are moved to the last point by the curvature. By how much more
-    than noise they miss the gradient there says how little they count.
+    ``score`` releases the gradient at a point; it returns those at all points, as they are known then, and
+    their noise. ``bowl_at`` releases a curvature there, or returns the last one.
 
     **Privacy.** Post-processing of what the two release.
     """
-    w = asked = start
-    bowl, (seen, noise) = bowl_at(w, None), score(w)
-    answer, variance = seen, noise**2
-    points: list[tuple[Floats, Floats]] = []
+    w, points = start, list[Floats]()
+    bowl: Any = None
     for ask in range(asks):
-        if ask:
-            bowl, (answer, noise) = bowl_at(w, bowl), score(w)
-            bowl = bowl.stiffened(answer - points[-1][1], w - asked, math.sqrt(2.0) * noise)
-            expected = seen + bowl.matrix @ (w - asked)
-            chance = (noise**2 + variance) * (1.0 + _SURE * math.sqrt(2.0 / answer.size))
-            doubt = variance + max(float(np.square(answer - expected).mean()) - chance, NOTHING)
-            trust = doubt / (doubt + noise**2)
-            seen, variance = expected + trust * (answer - expected), trust * noise**2
-        points.append((w, answer))
-        found = bowl.believed(start, seen - bowl.matrix @ (w - start), math.sqrt(variance))
-        asked, w = w, w + bowl.shortened(found.w - w, seen, longest)
-    best, least = min(((point, bowl.height(g, noise)[0]) for point, g in points), key=lambda one: one[1])
-    last, unsure = bowl.height(answer, noise)
-    if least + _SURE * unsure < 0.5 * last:  # the last steps went astray
-        w = best
+        points.append(w)
+        gradients, noise = score(w)
+        bowl = bowl_at(w, bowl)
+        for k in range(max(ask, 1) if bowl.grows else 1, ask + 1):  # a curvature that grows holds here
+            pull, moved = gradients[k] - gradients[k - 1], points[k] - points[k - 1]
+            bowl = bowl.stiffened(pull, moved, math.sqrt(2.0) * noise)
+        seen, variance = _moved_on(points, gradients, bowl, noise)
+        found = bowl.believed(start, seen - bowl.matrix @ (w - start), np.sqrt(variance))
+        w = w + bowl.shortened(found.w - w, seen, longest)
+    heights = [bowl.height(gradient, noise) for gradient in gradients]
+    best = int(np.argmin([high for high, _ in heights]))
+    if heights[best][0] + _SURE * heights[-1][1] < 0.5 * heights[-1][0]:  # the last steps went astray
+        w = points[best]
     return replace(found, w=w)
+
+
+def _moved_on(
+    points: list[Floats], gradients: list[Floats], bowl: Bowl, noise: Floats | float
+) -> tuple[Floats, Floats]:
+    """Return the gradient at the last point by all of them, and its variance.
+
+    Earlier gradients are moved to the last point by the curvature. By how much more than noise they miss the
+    gradient there says how little they count.
+    """
+    own = np.square(noise) * np.ones_like(gradients[0])
+    seen, variance = gradients[0], own
+    for k in range(1, len(points)):
+        missed = gradients[k] - seen - bowl.matrix @ (points[k] - points[k - 1])
+        chance = np.maximum(own + variance, NOTHING)
+        more = float((np.square(missed) / chance).mean()) - 1.0 - _SURE * math.sqrt(2.0 / seen.size)
+        doubt = variance + max(more, 0.0) * chance + NOTHING
+        trust = doubt / (doubt + own)
+        seen, variance = gradients[k] - (1.0 - trust) * missed, trust * own
+    return seen, variance
