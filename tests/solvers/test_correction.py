@@ -250,9 +250,13 @@ def test_two_gradients_tell_a_curvature_that_clipped_rows_hide():
 def test_newton_steps_find_a_minimum_whose_curvature_is_known_badly(grows):
     true, bowl = np.diag([1.0, 0.2, 30.0]), Bowl(np.diag([1.0, 0.3, 1.0]), 0.01, 3, grows=grows)
     least = np.array([0.2, -0.1, 0.05])
-    found = newton_steps(
-        lambda w: (true @ (w - least), 1e-9), lambda w, last: last or bowl, np.zeros(3), 12, 1.0
-    )
+    seen = []
+
+    def score(w):
+        seen.append(true @ (w - least))
+        return seen, 1e-9
+
+    found = newton_steps(score, lambda w, last: last or bowl, np.zeros(3), 12, 1.0)
     assert found.w == pytest.approx(least, abs=0.01)  # 29 times too far along the last axis, again and again
 
 

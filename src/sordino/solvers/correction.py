@@ -398,9 +398,11 @@ def corrected(
     """
     whole = Whole(curator, problem, model.affine, model.targets)
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
-    # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
-    least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
     asks = curator.plan.releases["whole"].times if "whole" in curator.plan.releases else 0
+    # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
+    least = (
+        min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest)) if asks else 1.0
+    )
     if "bent" in curator.plan.releases:
         width = max(whole.width(found.w, whole.spread("whole"), _COUNTS_BIAS, _FARTHER), least)
         out = _noise_after(out, _stepped(whole, found.w, width, asks))
