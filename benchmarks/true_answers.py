@@ -407,6 +407,45 @@ def units(seeds: Seeds) -> Iterator[Line]:
         )
 
 
+def lengths(rng: np.random.Generator, kind: str, n: int) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Draw rows of very different lengths, targets, and the bounds that are declared."""
+    X, e = np.clip(rng.normal(size=(n, 3)), -3, 3), 0.5 * rng.normal(size=n)
+    far = rng.random(n) < 0.01
+    if kind == "lognormal column":
+        X[:, 2] = np.minimum(np.exp(2 * rng.normal(size=n)), 500.0)
+        return X, X @ [1.0, -0.5, 0.01] + e, 501.0, 14.0
+    if kind == "Cauchy column":
+        X[:, 2] = np.clip(rng.standard_cauchy(size=n), -300, 300)
+        return X, X @ [1.0, 0.5, -0.01] + e, 301.0, 12.0
+    if kind == "rare dose":
+        X[:, 2] = 1000 * rng.random(n) * (rng.random(n) < 0.02)
+        return X, np.clip(X @ [1.0, 0.0, 0.005] + e, -12, 12), 1001.0, 12.0
+    if kind == "rare dose without effect":
+        X[:, 2] = 800 * rng.random(n) * (rng.random(n) < 0.02)
+        return X, np.clip(X @ [1.0, 1.0, 0.0] + e, -12, 12), 1001.0, 12.0
+    X[far] *= 10.0  # another slope of long rows
+    return X, np.clip(np.where(far, -0.5, 1.25) * X[:, 0] + X[:, 1] + e, -60, 60), 52.0, 60.0
+
+
+def leverage(seeds: Seeds) -> Iterator[Line]:
+    """Columns and rows of very different lengths: R2 beside least squares, and that of the worst fit."""
+    kinds = {"lognormal column": 5000, "Cauchy column": 5000, "rare dose": 20_000}
+    kinds |= {"rare dose without effect": 20_000, "another slope of long rows": 100_000}
+    for kind, least in kinds.items():
+        for n, epsilon in ((5000, 1.0), (20_000, 1.0), (20_000, 8.0), (100_000, 1.0), (100_000, 8.0)):
+            found = []
+            for seed in seeds:
+                X, y, norm, bound = lengths(np.random.default_rng([seed, n, 7]), kind, n + TESTED)
+                model = sordino.LinearRegression(epsilon, DELTA, data_norm=norm, target_bound=bound)
+                plain = PlainLinear().fit(X[:n], y[:n])
+                models = fitted(model, X[:n], y[:n], seed), plain
+                found.append([r2(y[n:], m.predict(X[n:])) for m in models])
+            ours, theirs = np.mean(found, axis=0)
+            bar = round(theirs - 0.02, 3) if n * epsilon >= least else 0.0
+            said = f" (least squares {theirs:.3f}, worst fit {np.min(found, axis=0)[0]:.3f})"
+            yield inside(f"{kind}, n = {n}, epsilon {epsilon:g}: R2", bar, float(ours), math.inf, said)
+
+
 def spectrum(seeds: Seeds) -> Iterator[Line]:
     """The first eigenvalue of PCA."""
 
@@ -492,7 +531,7 @@ def monotone(seeds: Seeds) -> Iterator[Line]:
 
 
 _ALL = (skewed, symmetric, sparse, counts, slopes, rare, steep, statistics)
-MEASURES = {f.__name__: f for f in (*_ALL, few, cancer, search, units, spectrum, persons, monotone)}
+MEASURES = {f.__name__: f for f in (*_ALL, few, cancer, search, units, leverage, spectrum, persons, monotone)}
 
 
 def main() -> int:
