@@ -15,7 +15,7 @@ from sordino.solvers.descent import STEADY, Moments, Noise, NoisyDescent, has_me
 def moments(seed=0, rows=500, d=4, constant=0.25, noise=0.0):
     public = np.random.default_rng(seed)
     Z = public.normal(size=(rows, d)) * np.array([1.0, 0.3, 0.1, 0.03])[:d]
-    return Z, Moments.of(with_constant(Z, constant), noise, 1.0, rows)
+    return Z, Moments.of(with_constant(Z, constant), noise, 1.0, rows, constant)
 
 
 def with_constant(Z, constant=0.25):
@@ -57,7 +57,7 @@ def test_a_metric_on_a_mask_moves_nothing_else():
 
 def test_resized_rows_have_the_moments_of_the_resized_rows():
     Z, second = moments()
-    again = Moments.of(with_constant(3.0 * Z), 0.0, 9.0, len(Z))
+    again = Moments.of(with_constant(3.0 * Z), 0.0, 9.0, len(Z), 0.25)
     resized = second.resized(3.0, 4)
     np.testing.assert_allclose(resized.matrix, again.matrix)
     assert resized.unsure == pytest.approx(again.unsure)

@@ -515,14 +515,17 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
 
 
 def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
-    """Return the weights with the offset moved by the mean residual, and how far in spreads of targets."""
+    """Return the weights with the offset moved by the mean residual, and how far in spreads of targets at least.
+
+    The second number is beyond what noise alone could cause.
+    """
     mean, error = _mean_residual(whole, w)
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     spread = whole.targets.spread / whole.targets.size
     shift = believed(mean, error, max((_SKEW * spread) ** 2, mean**2 - 9.0 * error))
     out[-1] -= shift / whole.own.intercept
-    return out, abs(shift) / spread
+    return out, (abs(shift) - 3.0 * math.sqrt(error)) / spread
 
 
 def _multiplied(whole: Whole, w: Floats) -> tuple[Floats, float]:

@@ -319,13 +319,19 @@ class Moments:
     stretch: float = 1.0
 
     @classmethod
-    def of(cls, released: Floats, noise: float, seen: float, population: int) -> Moments:
+    def of(cls, released: Floats, noise: float, seen: float, population: int, constant: float) -> Moments:
         """Return the moments of a released sum, with symmetric noise of this deviation.
 
         A direction is sure beyond the spectral norm of the noise and the part that ``seen`` rows have in it.
+        Of the means of the columns, beside the ``constant``, only what noise would not cause is kept.
         """
         unsure = noise * math.sqrt(2.0 * len(released)) + seen
-        return cls(released / population, unsure / population, noise / population)
+        matrix = released / population
+        if constant:
+            cross = released[-1, :-1]
+            kept = max(0.0, 1.0 - 0.5 * cross.size * noise**2 / max(float(cross @ cross), NOTHING))
+            matrix[-1, :] = matrix[:, -1] = np.append(kept * matrix[-1, :-1], constant**2)
+        return cls(matrix, unsure / population, noise / population)
 
     @property
     def deviations(self) -> Floats:
@@ -398,7 +404,7 @@ def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: 
     seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
     seen = SEEN_PLAIN if math.isinf(problem.epsilon) else seen
     noise, n = noise_std(curator, "second"), problem.population
-    moments = Moments.of(curator.release("second", affine), noise, seen, n)
+    moments = Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
     return replace(moments, stretch=stretch)
 
 
