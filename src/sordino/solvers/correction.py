@@ -515,7 +515,7 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
 
 
 def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
-    """Return the weights with the offset moved by the mean residual, and how far in spreads of targets at least.
+    """Return the weights with the offset moved by the mean residual, and how far, in spreads of targets.
 
     The second number is beyond what noise alone could cause.
     """
