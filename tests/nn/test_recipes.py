@@ -8,7 +8,7 @@ from torch import nn
 from sordino.errors import InvalidInputError
 from sordino.nn import GhostEngine, ImageNetwork, Network, Scattering, Trainer
 from sordino.nn.data import source_of
-from sordino.nn.solvers import RECIPES, Settings, noise_rate
+from sordino.nn.solvers import RECIPES, noise_rate
 
 LOSS = nn.CrossEntropyLoss()
 
@@ -18,8 +18,10 @@ def settings(population=10_000, **asked):
 
 
 def test_without_a_recipe_the_plain_values_hold():
-    assert settings() == Settings()
-    assert settings(batch_size=64, schedule="linear") == Settings(batch_size=64, schedule="linear")
+    plain, asked = settings(), settings(batch_size=64, schedule="linear")
+    assert (plain.optimizer, plain.batch_size, plain.epochs, plain.clip_norm) == ("sgd", 256, 10.0, 1.0)
+    assert (plain.schedule, plain.average, plain.learning_rate, plain.steps) == ("cosine", 0.0, None, None)
+    assert (asked.batch_size, asked.schedule, asked.epochs) == (64, "linear", 10.0)
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
@@ -74,7 +76,7 @@ def test_what_is_asked_for_goes_before_the_recipe():
     assert got.learning_rate == settings(recipe="image").learning_rate
     other = settings(recipe="image", optimizer="adam")  # a rate belongs to its optimiser
     assert other.learning_rate is None
-    assert other.optimizer_options is None
+    assert other.optimizer_options == {}
 
 
 def test_a_recipe_reads_public_numbers_only():
@@ -93,7 +95,7 @@ def test_an_unknown_recipe_is_refused_before_anything_is_booked():
     with pytest.raises(InvalidInputError, match=r"recipe in \['auto', 'image', 'tabular', 'text'\]"):
         Trainer(perceptron(), LOSS, 1.0, 1e-4, recipe="images").fit(*blobs())
     with pytest.raises(InvalidInputError, match="epochs > 0"):
-        settings(recipe="text", epochs=0.0).solver(100)
+        Trainer(perceptron(), LOSS, recipe="text", epochs=0.0).solver(100)
 
 
 @pytest.mark.parametrize("name", [*sorted(RECIPES), "auto"])

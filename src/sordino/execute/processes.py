@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, SordinoError, WorkerError
-from sordino.kernel.arrays import Rows
+from sordino.kernel.arrays import Ints, Rows
 
 _STOP = "stop"
 _PIECE = 1 << 20  # numbers compared at once
@@ -85,26 +85,51 @@ class Processes:
         evaluate: Callable[[Rows, float | None], Tensor],
     ) -> Tensor:
         """Return the sum over what the first process has drawn; elsewhere, a part of it."""
-        asked = (question, fingerprint(params))
-        heard = self.broadcast((asked, drawn))
-        self._amid = True
-        if heard == _STOP:
-            self._broken = True
-            raise WorkerError("The first process has stopped this training. What was asked is spent.")
-        rows, spacing = heard[1]
-        rows = np.arange(population) if rows is None else rows
-        mine = rows[rows % self.count == self.rank]  # where a record is computed depends on no other
+        same, (rows, spacing) = self.hear((question, fingerprint(params)), drawn)
         failure: Exception | None = None
         state, value = _DIFFERENT, torch.empty(0)
-        if heard[0] == asked:
+        if same:
             try:
-                state, value = _FINE, evaluate(mine, spacing).contiguous()
+                state, value = _FINE, evaluate(self.own(rows, population), spacing).contiguous()
             except Exception as error:
                 state, failure = _FAILED, error
         self._all_fine(state, failure)
         with self._watch():
             dist.reduce(value, 0, group=self._group(value))
         return value
+
+    def hear(self, asked: Any, said: Any) -> tuple[bool, Any]:
+        """Return what the first process says of a question, and whether it asks the same one."""
+        heard = self.broadcast((asked, said))
+        self._amid = True
+        if heard == _STOP:
+            self._broken = True
+            raise WorkerError("The first process has stopped this training. What was asked is spent.")
+        return heard[0] == asked, heard[1]
+
+    def own(self, rows: Rows, population: int) -> Ints:
+        """Return the rows of this process: where a record is computed depends on no other."""
+        rows = np.arange(population) if rows is None else rows
+        return rows[rows % self.count == self.rank]
+
+    def most(self, number: int) -> int:
+        """Return the largest of the numbers that the processes have."""
+        largest = torch.tensor([number])
+        with self._watch():
+            dist.all_reduce(largest, dist.ReduceOp.MAX, group=self._control)
+        return int(largest)
+
+    @contextmanager
+    def amid_passes(self, same: bool) -> Iterator[None]:
+        """Let all processes run the same passes; one that fails amid them ends, and the others notice it."""
+        self._all_fine(_FINE if same else _DIFFERENT, None)
+        try:
+            with self._watch():
+                yield
+        except BaseException:
+            self._broken = True
+            raise
+        self._amid = False
 
     def shared(self, answer: Tensor) -> Tensor:
         """Return a released answer of the first process."""
@@ -128,15 +153,13 @@ class Processes:
                 self.broadcast(_STOP)
 
     def _all_fine(self, state: int, error: Exception | None) -> None:
-        worst = torch.tensor([state])
-        with self._watch():
-            dist.all_reduce(worst, dist.ReduceOp.MAX, group=self._control)
-        if int(worst) == _FINE:
+        worst = self.most(state)
+        if worst == _FINE:
             return
         self._broken = True
         if error is not None:
             raise error
-        if int(worst) == _DIFFERENT:
+        if worst == _DIFFERENT:
             raise WorkerError(
                 "The processes of this training are not at the same point: their parameters or questions "
                 "differ. Let every process make the same steps. The budget is spent."

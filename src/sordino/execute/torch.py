@@ -109,6 +109,14 @@ class TorchExecutor:
             answer = exact.to(self.device, torch.float32)
         return answer if self.processes is None else self.processes.shared(answer)
 
+    def follow(self, question: Question) -> Tensor:
+        """Add up this process's part of a question, and return what the first process has released."""
+        assert self.processes is not None
+        with self.hidden():
+            self.summed(question, None)
+        points = question.params if isinstance(question.params, tuple) else (question.params,)
+        return self.processes.shared(torch.empty_like(points[0]))
+
     def summed(self, question: Question, drawn: Rows) -> Tensor:
         """Return the exact sum over some rows; for what adds the noise only.
 

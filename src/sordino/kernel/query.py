@@ -270,6 +270,23 @@ class TensorPersons(Protocol):
         """Yield all persons in parts: what one of them looks like depends on no other."""
 
 
+class TensorShards(Protocol):
+    """Inputs and targets of one of several processes, which run all passes together."""
+
+    def blocks(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield (inputs, targets, present) of some records; every process has as many blocks of one size."""
+
+    @property
+    def places(self) -> int:
+        """The places of a block in all processes together."""
+
+    def between(self, block: tuple[Any, ...], low: int, high: int) -> tuple[Any, Any, Any]:
+        """Return a block with made-up records, which count zero, outside of some places."""
+
+    def is_finite(self, value: Any) -> bool:
+        """Tell whether a sum is finite in all processes."""
+
+
 class ValueColumns(Protocol):
     """Columns of a table as they are: each record has at most one value in each."""
 

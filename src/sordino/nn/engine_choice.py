@@ -101,6 +101,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     remembers records is refused. ``chunk`` is how many records will be differentiated at once: some models
     mix them in large batches only.
     """
+    engine: GhostEngine | VmapEngine
     if method not in METHODS:
         raise InvalidInputError(f"Expected engine in {METHODS}, got {method!r}.")
     if network.device.type == "mps":
@@ -109,8 +110,10 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         )
     check_model(network.model)
     try_out(network, x, y)
-    if method == "vmap":
-        engine: GhostEngine | VmapEngine = _check_vmap(VmapEngine(network), x, y)
+    if network.sharded:
+        engine = _sharded(network, x, y, chunk)
+    elif method == "vmap":
+        engine = _check_vmap(VmapEngine(network), x, y)
     else:
         engine = _ghost_or_vmap(network, x, y, method, chunk)
     _check_own_seed(engine, *made_up(network, x, y, 3, 1.0))
@@ -126,7 +129,7 @@ def sized_engine(
     little. Beyond ``most`` records nothing is gained; ``asked`` is what a caller insists on.
     """
     if asked:
-        return make_engine(network, x, y, method, asked), asked
+        return make_engine(network, x, y, method, asked), network.agree(asked)
     engine = make_engine(network, x, y, method, _PART)
     chunk = _bearable_chunk(engine, x, y, most)
     while isinstance(engine, GhostEngine) and chunk > _PART:
@@ -138,11 +141,21 @@ def sized_engine(
         except torch.OutOfMemoryError:
             chunk //= 2
         except UnsupportedError as error:
-            if method != "auto":
+            if method != "auto" or network.sharded:
                 raise
             engine = _vmap_instead(network, error, x, y)
             chunk = _bearable_chunk(engine, x, y, most)
-    return engine, chunk
+    return engine, network.agree(chunk)
+
+
+def _sharded(network: Network, x: Tensor, y: Tensor, chunk: int) -> GhostEngine:
+    """Return ghost norms of a sharded model; there is no other way for it."""
+    from sordino.nn.sharded import ShardedEngine
+
+    engine = ShardedEngine(network)
+    with _following():
+        _check(engine, x, y, chunk)
+    return engine
 
 
 def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
@@ -162,7 +175,9 @@ def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
         room = _FULL * (torch.cuda.mem_get_info(device)[0] + used) - 4 * _VECTORS * engine.network.size
     chunk = max(1, min(most, int((room - taken[0]) / each) + few))
     loops = any(isinstance(layer, nn.RNNBase) for layer in engine.network.model.modules())
-    if device.type == "cuda" and chunk > _MANY[1] and not loops:  # a loop takes as long for half the records
+    if (
+        device.type == "cuda" and chunk > _MANY[1] and not loops and not engine.network.sharded
+    ):  # a loop takes as long for half the records
         return min(chunk, _modest_chunk(engine, x, y, most))
     return chunk
 
@@ -213,7 +228,7 @@ def _bytes(engine: Engine, x: Tensor, y: Tensor) -> float:
 
     params = {name: part.requires_grad_() for name, part in network.unflatten(network.flat()).items()}
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
-        network.losses(network.outputs(params, x), y)
+        network.losses(network.outputs(None if network.sharded else params, x), y)
     rows = 4.0 * len(x) * network.size if isinstance(engine, VmapEngine) else 0.0
     return _SLOPES * (sum(kept.values()) + rows)
 
@@ -262,8 +277,9 @@ def _check_own_seed(engine: GhostEngine | VmapEngine, x: Tensor, y: Tensor) -> N
     for dropout in (nullcontext(), quiet_dropout(engine.network.model)):
         with dropout:
             first = rows(1, 0)
-            drawn, placed = (float((rows(*other) - first).norm()) for other in ((2, 0), (1, 1)))
-        size = float(first.norm())
+            norm = engine.network.norm
+            drawn, placed = (float(norm(rows(*other) - first)) for other in ((2, 0), (1, 1)))
+        size = float(norm(first))
         if drawn <= _SAME * size and placed > _reach(engine.network) * len(x) * size:
             raise UnsupportedError(
                 "The model or the loss draws from a seed of its own: a record's gradient depends on its "
@@ -340,20 +356,17 @@ def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
     engine.clipped_sum(vector, x, y, 1.0)  # what it needs to know of this mode is found now
     with draws:
         rows = engine.per_record(vector, x, y)
-    leaf = vector.clone().requires_grad_()
 
-    def backward() -> Tensor:
+    def losses() -> Tensor:
         with engine.taken_apart():
             outputs = network.outputs(None, x)
-        losses = network.losses(outputs, y)
-        return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in losses])
+        return network.losses(outputs, y)
 
     with draws:
-        each = network.holding(network.unflatten(leaf), backward)
+        each = engine.backward(vector, losses)
     known = torch.tensor([name not in engine.unknown() for name in network.names], device=vector.device)
-    counts = torch.tensor([shape.numel() for shape in network.shapes], device=vector.device)
-    apart = (rows - each) * known.repeat_interleave(counts)
-    if not float(apart.norm()) <= _reach(network) * len(x) * float(each.norm()):
+    apart = (rows - each) * known.repeat_interleave(torch.tensor(network.sizes, device=vector.device))
+    if not float(network.norm(apart)) <= _reach(network) * len(x) * float(network.norm(each)):
         raise UnsupportedError(_disagreement(network, apart))
 
 
@@ -374,7 +387,7 @@ def _check_many(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
             each = max(_PART, math.isqrt(len(x)))
             parts = torch.cat([network.outputs(params, part) for part in x.split(each)])
         _same_as_parts(network, "outputs", whole, parts, len(x))
-        total = engine.clipped_sum(vector, x, y, LARGEST_CLIP, present)
+        total = engine.clipped_sum(vector, x, y, LARGEST_CLIP, present) / network.copies
         cut = chosen.tensor_split(max(1, len(chosen) // _PART))  # no record is left over alone
         sums = torch.stack([engine.whole(vector, x[part], y[part]) for part in cut]).sum(dim=0)
     _same_as_parts(network, "gradients", total, sums, len(x))
@@ -382,7 +395,8 @@ def _check_many(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
 
 def _same_as_parts(network: Network, what: str, whole: Tensor, parts: Tensor, count: int) -> None:
     alike = whole.shape == parts.shape
-    if not (alike and float((whole - parts).norm()) <= _reach(network) * float(parts.norm())):
+    apart = network.norm(whole - parts) if alike else math.inf
+    if not float(apart) <= _reach(network) * float(network.norm(parts)):
         raise UnsupportedError(
             f"The {what} of {count} records together are others than of a few at a time: the model mixes "
             f"records.{_REMEDY}"
@@ -412,22 +426,24 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     """
     network, moved = engine.network, 0.0
     with quiet_dropout(network.model):
-        alone = torch.stack([_alone(network, vector, a, b) for a, b in zip(x, y, strict=True)])
-        norms = alone.norm(dim=1)
+        alone = torch.cat([_alone(engine, vector, a, b) for a, b in zip(x, y, strict=True)])
+        norms = network.norm(alone, dim=1)
         clip = float(norms.median().clamp_min(1e-6))
         got, factors = engine.clipped(vector, x, y, clip)
+        got = got / network.copies
         want = (alone * factors[:, None]).nan_to_num().sum(dim=0)
         rows = engine.per_record(vector, x, y)
         if _reach(network) > _TOLERANCE:
             copies = engine.per_record(vector, x[:1].expand_as(x).clone(), y[:1].expand_as(y).clone())
-            moved = float((rows[0] - copies[0]).nan_to_num().norm())
+            moved = float(network.norm((rows[0] - copies[0]).nan_to_num()))
     size = norms.norm()
     moved = moved / float(size.clamp_min(1e-30))
     shares = (factors / (clip / norms).clamp(max=1)).nan_to_num(1.0)
     unfair = max(float(shares.max()) - 1, 1 - _LOST - float(shares.min()))
     # where products round, sums may be apart by what of the clip was lost to that which rounding may hide
     lost = float((1 - shares.clamp(1 - _LOST, 1)).sum()) if _reach(network) > _TOLERANCE else 0.0
-    apart = max(float((got - want).norm()) / clip - lost, float((rows - alone).norm() / size) - lost, unfair)
+    far, formed = float(network.norm(got - want)) / clip, float(network.norm(rows - alone) / size)
+    apart = max(far - lost, formed - lost, unfair)
     if apart <= _reach(network) * len(x) and moved <= _TOLERANCE * len(x):
         return
     if not bool(norms.isfinite().all()):
@@ -440,14 +456,14 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
 
 def _reach(network: Network) -> float:
     """Return how far two ways to the same gradient may be apart, by the precision in force."""
-    if network.precision is not torch.float32:
+    if network.precision is not torch.float32 or network.halves:
         return 0.1
     return _TOLERANCE + _ROUNDINGS * forward_inputs(network.device)
 
 
 def _disagreement(network: Network, difference: Tensor) -> str:
     """Name the parameter that is furthest off, and a setting that may be the cause."""
-    parts = difference.split([shape.numel() for shape in network.shapes], dim=1)
+    parts = difference.split(network.sizes, dim=1)
     worst = max(zip(parts, network.names, strict=True), key=lambda part: float(part[0].nan_to_num().norm()))
     around = torch.is_autocast_enabled(network.device.type)
     coarse = forward_inputs(network.device) > 0 or network.precision is not torch.float32 or around
@@ -462,10 +478,6 @@ def _disagreement(network: Network, difference: Tensor) -> str:
     )
 
 
-def _alone(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    leaf = vector.clone().requires_grad_()
-
-    def backward() -> Tensor:
-        return torch.autograd.grad(network.loss_of_one(leaf, x, y), leaf)[0]
-
-    return network.holding(network.unflatten(leaf), backward)
+def _alone(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    network = engine.network
+    return engine.backward(vector, lambda: network.loss(network.outputs(None, x[None]), y[None]).sum()[None])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
@@ -115,15 +115,20 @@ class GhostEngine:
 
     def whole(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the gradient of all records together, by one ordinary backward pass."""
+        network = self.network
+        return self.backward(vector, lambda: network.losses(network.outputs(None, x), y).sum()[None])[0]
+
+    def backward(self, vector: Tensor, losses: Callable[[], Tensor]) -> Tensor:
+        """Return the gradients of some numbers, one row each, by ordinary backward passes."""
         params = self._leaves(vector)
 
-        def backward() -> tuple[Tensor | None, ...]:
+        def rows() -> Tensor:
             with torch.enable_grad():
-                total = self.network.losses(self.network.outputs(None, x), y).sum()
-            return torch.autograd.grad(total, list(params.values()), allow_unused=True)
+                numbers = losses()
+            several = len(numbers) > 1
+            return torch.stack([self.network.gradient(one, params, several) for one in numbers])
 
-        found = zip(params, self.network.holding(params, backward), strict=True)
-        return self.network.flatten({name: part for name, part in found if part is not None})
+        return self.network.holding(params, rows)
 
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
@@ -149,11 +154,20 @@ class GhostEngine:
             for ghost in ghosts:
                 ghost.add_to(contributions)
             factors = contributions.factors(clip, fills)
-            total = rows.weighted_sum(factors)
+            formed = rows.weighted_sum(factors)
+            by_name: dict[str, list[Ghost]] = {}
             for ghost in ghosts:
-                value = pulled_back(graph, ghost.path, ghost.weighted_sum(factors)).reshape(-1)
-                total[ghost.name] = total[ghost.name] + value if ghost.name in total else value
-            return self.network.flatten(total), factors
+                by_name.setdefault(ghost.name, []).append(ghost)
+            ghosts.clear()
+
+            def weighted(name: str) -> Tensor | None:  # what is summed is let go
+                total = formed.pop(name, None)
+                for ghost in by_name.pop(name, ()):
+                    value = pulled_back(graph, ghost.path, ghost.weighted_sum(factors)).reshape(-1)
+                    total = value if total is None else total + value
+                return total
+
+            return self.network.flatten(weighted), factors
 
     def unknown(self) -> dict[str, str]:
         """Return the parameters that are differentiated by vmap, and the operations they enter by."""
@@ -186,7 +200,7 @@ class GhostEngine:
         """Return the graph, the uses of each parameter, and the parameters without a rule."""
         graph, losses = self._forward(params, x, y)
         all_uses, unknown = self._routes_of(graph, x, y)
-        kept = [kept_at(graph, use) for use in all_uses]
+        kept = self._kept(graph, all_uses)
         at = list(dict.fromkeys(use.node for use in all_uses))
         edges = [GradientEdge(graph.nodes[node], 0) for node in at]
         total = losses.sum() if units is None else losses @ units.reshape(-1).to(losses.dtype)
@@ -201,6 +215,10 @@ class GhostEngine:
                     found.setdefault(use.name, []).append((use, part))
         return graph, found, list(unknown)
 
+    def _kept(self, graph: Graph, uses: Iterable[Use]) -> list[Any]:
+        """Return what autograd kept for the uses; the backward pass frees it."""
+        return [kept_at(graph, use) for use in uses]
+
     def _leaves(self, vector: Tensor) -> dict[str, Tensor]:
         network, vector = self.network, vector.detach()
         parts = aligned(network, vector) if vector.is_cuda else network.unflatten(vector)
@@ -212,7 +230,7 @@ class GhostEngine:
             with self.taken_apart():
                 outputs = self.network.outputs(None, x)
             losses = self.network.losses(outputs, y)
-        return read_graph(losses.grad_fn, params), losses
+        return read_graph(losses.grad_fn, self.network.leaves(params)), losses
 
     def _routes_of(self, graph: Graph, x: Tensor, y: Tensor) -> Routes:
         """Return the uses of parameters in a graph of this form, found on made-up records."""
@@ -234,10 +252,14 @@ class GhostEngine:
 
         def tried() -> tuple[Graph, Routes]:
             graph, losses = self._forward(params, x, y)
-            return graph, find_routes(graph, find_layouts(graph, losses), is_known)
+            return graph, self._followed(graph, losses)
 
         graph, routes = self.network.holding(params, tried)
         self._routes[graph.form] = routes
+
+    def _followed(self, graph: Graph, losses: Tensor) -> Routes:
+        """Return the uses of parameters, by layouts that made-up records show."""
+        return find_routes(graph, find_layouts(graph, losses), is_known)
 
 
 class _OneRecord(Exception):

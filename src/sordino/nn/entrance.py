@@ -64,7 +64,7 @@ def _loss(network: Network, draws: same_draws, vector: Tensor, x: Tensor, y: Ten
         losses = torch.stack(losses_alone(network, network.outputs(params, x), y))
         # hooks of the backward pass may remember; whether it works is seen later
         with suppress(RuntimeError):
-            torch.autograd.grad(losses.sum(), vector, allow_unused=True)
+            network.gradient(losses.sum(), params)
     return losses.detach()
 
 
@@ -86,7 +86,8 @@ def _states(modules: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.detach().clone()
+        local: Any = value.detach()
+        return (local.to_local() if hasattr(local, "to_local") else local).clone()
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if isinstance(value, (set, frozenset)):
@@ -144,6 +145,7 @@ def _check_own_parameters(network: Network, x: Tensor, y: Tensor) -> None:
     params = {name: part.detach().requires_grad_() for name, part in parts.items()}
     with torch.enable_grad():
         total = torch.stack(losses_alone(network, network.outputs(params, x), y)).sum()
+    params = network.leaves(params)
     own = {id(value) for value in params.values()}
     nodes = [] if total.grad_fn is None else read_graph(total.grad_fn, params).nodes
     leaves = (getattr(node, "variable", None) for node in nodes)
@@ -158,8 +160,8 @@ def _check_own_parameters(network: Network, x: Tensor, y: Tensor) -> None:
 
 def _check_attributes(network: Network, x: Tensor) -> None:
     """Refuse a model that reads parameters otherwise than as attributes: it would see the initial ones."""
-    if any(p.dtype is not torch.float32 for p in network.model.parameters()):
-        return  # outputs of another type are other outputs
+    if network.sharded or any(p.dtype is not torch.float32 for p in network.model.parameters()):
+        return  # shards are gathered into attributes; outputs of another type are other outputs
     start, moved = network.flat(), points(network)[1]
     draws = same_draws()
     with torch.no_grad():
@@ -263,7 +265,9 @@ def _check_borne(
     The ends of what all records hold are tried in made-up records; only if these fail, the records too.
     """
     near = network
-    if network.device.type != "cpu":  # on a GPU a class number out of range ends the whole process
+    if (
+        network.device.type != "cpu" and not network.sharded
+    ):  # on a GPU a class number out of range ends the whole process
         near, loss = copy.copy(network), copy.deepcopy(network.loss)
         object.__setattr__(near, "model", copy.deepcopy(network.model).cpu())
         object.__setattr__(near, "loss", loss.cpu() if isinstance(loss, nn.Module) else loss)

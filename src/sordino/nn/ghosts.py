@@ -28,7 +28,7 @@ _CASTS = ("ToCopyBackward0", "AliasBackward0")
 _SWAPS = ("TBackward0", "TransposeBackward0", "PermuteBackward0")
 _CUTS = ("SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "ChunkBackward0")
 # each entry of what goes in stands once in what comes out, or is cut off: norms stay
-_KEEPING = (
+KEEPING = (
     *_CASTS, *_SWAPS, *_CUTS, "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0",
     "UnsqueezeBackward0", "SqueezeBackward0", "SqueezeBackward1", "SelectBackward0", "SliceBackward0",
     "CloneBackward0",
@@ -212,7 +212,7 @@ def _end_shape(graph: Graph, path: tuple[Step, ...], name: str) -> torch.Size:
 
 def _apart(graph: Graph, paths: list[tuple[Step, ...]]) -> bool:
     """Tell whether the norms of the groups add up: nothing between changes them, and none overlap."""
-    if not all(graph.signature[step.node] in _KEEPING for path in paths for step in path):
+    if not all(graph.signature[step.node] in KEEPING for path in paths for step in path):
         return False
     if len(paths) == 1:
         return True

@@ -29,7 +29,7 @@ _REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("fp16", (False,), "scaled gradients are not released ones; use bf16=True"),
     ("torch_compile", (False,), "pass private={'compiled': True} instead"),
     ("deepspeed", (None,), "shards hold parts of gradients, and a part is not clipped by the whole norm"),
-    ("fsdp", (None, False, "", [], ()), "shards hold parts of gradients"),
+    ("fsdp", (None, False, "", [], ()), "make_private takes a model that fully_shard has sharded"),
     ("packing", (False,), "a packed row holds several records, and its clip bounds them together only"),
     ("padding_free", (False,), "records in one row reach each other"),
     ("use_liger_kernel", (False,), "its fused losses are not differentiated record by record"),

@@ -59,13 +59,11 @@ class PrivateSteps:
         if self._begun:
             raise self._spent()
         self._begun = True
-        params = dict(self._model.named_parameters())
-        own = {name: params[name] for name in self._network.names}
+        network, own = self._network, self._network.own(self._model)
         before = torch.empty(0)
         with self._session as session, _watching(own.values()):
             for step in range(self._steps):
-                parts = [p.detach().reshape(-1).float() for p in own.values()]
-                point = torch.cat(parts).to(self._network.device)
+                point = network.flat(self._model)
                 unmoved = step == 1 and not self.quiet and torch.equal(point, before)
                 if unmoved and not any(p.grad is not None and p.grad.any() for p in own.values()):
                     warnings.warn(
@@ -77,8 +75,7 @@ class PrivateSteps:
                     )
                 before = point
                 released = session.curator.release("gradient", point)
-                for name, gradient in self._network.unflatten(released).items():
-                    own[name].grad = gradient.to(own[name])
+                network.set_gradients(self._model, released)
                 yield step
                 if self._ended:
                     break
@@ -100,7 +97,9 @@ def _watching(parameters: Iterable[Tensor]) -> Iterator[None]:
                 stacklevel=2,
             )
 
-    handles = [p.register_hook(note) for p in parameters]
+    own = list(parameters)
+    handles = [p.register_hook(note) for p in own]
+    handles += [p.register_post_accumulate_grad_hook(note) for p in own]  # which FSDP calls for shards
     try:
         yield
     finally:

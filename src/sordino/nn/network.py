@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -68,6 +68,10 @@ class Network:
     fields : the inputs of a model that is called with keywords; None for one tensor.
     """
 
+    sharded: ClassVar[bool] = False  # whether the vector holds the shard of one process
+    copies: ClassVar[int] = 1  # processes, the sums of whose made-up records are added up
+    halves: ClassVar[bool] = False  # whether parameters are gathered in a coarser type
+
     model: nn.Module
     loss: Loss
     precision: torch.dtype = torch.float32
@@ -78,6 +82,18 @@ class Network:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", copied(self.model))
+        self._lay_out()
+        # Where modules hold parameters. One that stands in two places is one place: ``functional_call`` would
+        # exchange its tensors once for each name, and go on with other weights in the end.
+        first = {id(p): name for name, p in self.model.named_parameters()}
+        held = [(path, key, p) for path, m in self.model.named_modules() for key, p in m._parameters.items()]
+        places = {f"{path}.{key}" if path else key: first[id(p)] for path, key, p in held if p is not None}
+        object.__setattr__(self, "_places", places)
+        for p in self.model.parameters():  # gradients are taken by hand, never accumulated
+            p.requires_grad_(False)
+
+    def _lay_out(self) -> None:
+        """Note names and shapes of the trainable parameters."""
         if any(isinstance(p, UninitializedParameter) for p in self.model.parameters()):
             raise InvalidInputError(
                 "Expected parameters that have shapes, got a lazy model. Call it once on a made-up record."
@@ -93,14 +109,6 @@ class Network:
                 )
         object.__setattr__(self, "names", tuple(name for name, _ in found))
         object.__setattr__(self, "shapes", tuple(p.shape for _, p in found))
-        # Where modules hold parameters. One that stands in two places is one place: ``functional_call`` would
-        # exchange its tensors once for each name, and go on with other weights in the end.
-        first = {id(p): name for name, p in self.model.named_parameters()}
-        held = [(path, key, p) for path, m in self.model.named_modules() for key, p in m._parameters.items()]
-        places = {f"{path}.{key}" if path else key: first[id(p)] for path, key, p in held if p is not None}
-        object.__setattr__(self, "_places", places)
-        for p in self.model.parameters():  # gradients are taken by hand, never accumulated
-            p.requires_grad_(False)
 
     @property
     def size(self) -> int:
@@ -112,23 +120,63 @@ class Network:
         """Where the model lives."""
         return next(self.model.parameters()).device
 
-    def flat(self) -> Tensor:
-        """Return the trainable parameters as one float32 vector."""
-        own = dict(self.model.named_parameters())
-        return torch.cat([own[name].detach().reshape(-1).float() for name in self.names])
+    @property
+    def parts(self) -> tuple[torch.Size, ...]:
+        """The shapes of what the vector holds of each parameter: all of it, or a shard."""
+        return self.shapes
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many entries of the vector belong to each parameter."""
+        return [shape.numel() for shape in self.parts]
+
+    def own(self, model: nn.Module) -> dict[str, Any]:
+        """Return the trained parameters of a module of the same layout."""
+        found = dict(model.named_parameters())
+        return {name: found[name] for name in self.names}
+
+    def flat(self, model: nn.Module | None = None) -> Tensor:
+        """Return the trainable parameters, or those of a module of the same layout, as a float32 vector."""
+        own = self.own(self.model if model is None else model)
+        return torch.cat([p.detach().reshape(-1).float() for p in own.values()]).to(self.device)
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
         """Return the parameters by name, as views of the vector."""
-        parts = vector.split([shape.numel() for shape in self.shapes])
-        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
+        parts = vector.split(self.sizes)
+        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.parts, strict=True)}
 
-    def flatten(self, gradients: dict[str, Tensor]) -> Tensor:
-        """Return gradients by name as one vector; a parameter without one gets zeros."""
+    def flatten(self, gradient_of: Callable[[str], Tensor | None]) -> Tensor:
+        """Return gradients as one vector; each is asked for by name, and zero where there is none."""
         shapes = zip(self.names, self.shapes, strict=True)
-        found = [(gradients.get(name), shape.numel()) for name, shape in shapes]
-        return torch.cat(
-            [torch.zeros(n, device=self.device) if g is None else g.reshape(-1) for g, n in found]
-        )
+        return torch.cat([self.part_of(name, gradient_of(name), shape) for name, shape in shapes])
+
+    def part_of(self, name: str, gradient: Tensor | None, shape: torch.Size) -> Tensor:
+        """Return the entries of the vector for the gradient of one parameter."""
+        return torch.zeros(shape.numel(), device=self.device) if gradient is None else gradient.reshape(-1)
+
+    def leaves(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the leaves of the graph of a forward pass at these parameters."""
+        return params
+
+    def gradient(self, total: Tensor, params: dict[str, Tensor], retain_graph: bool = False) -> Tensor:
+        """Return the gradient of a number by an ordinary backward pass, as one vector."""
+        leaves = list(self.leaves(params).values())
+        found = torch.autograd.grad(total, leaves, retain_graph=retain_graph, allow_unused=True)
+        return self.flatten(dict(zip(params, found, strict=True)).get)
+
+    def norm(self, values: Tensor, dim: int | None = None) -> Tensor:
+        """Return the norm of gradients of made-up records, over all shards."""
+        return values.norm(dim=dim)
+
+    def agree(self, number: int) -> int:
+        """Return the least of the numbers that the processes of a sharded model have; else the number."""
+        return number
+
+    def set_gradients(self, model: nn.Module, vector: Tensor) -> None:
+        """Set ``.grad`` of the parameters of a module of the same layout."""
+        own = self.own(model)
+        for name, gradient in self.unflatten(vector).items():
+            own[name].grad = gradient.to(own[name])
 
     def outputs(self, params: dict[str, Tensor] | None, inputs: Tensor) -> Tensor:
         """Run the model at these parameters; None means those that it holds.
@@ -181,7 +229,7 @@ class Network:
 
     def load(self, vector: Tensor, into: nn.Module) -> None:
         """Copy a parameter vector into a module of the same layout."""
-        own = dict(into.named_parameters())
+        own = self.own(into)
         with torch.no_grad():
             for name, value in self.unflatten(vector).items():
                 own[name].copy_(value)
@@ -200,13 +248,11 @@ def copied(model: nn.Module) -> nn.Module:
             "Expected the model itself, got a wrapper that averages gradients without a clip. Pass "
             "model.module; processes of torch.distributed train together by themselves."
         )
-    if "FullyShardedDataParallel" in layers or any(
-        type(p.data).__name__ == "DTensor" for p in model.parameters()
-    ):
+    if "FullyShardedDataParallel" in layers or is_sharded(model):
         raise InvalidInputError(
             "Expected a model with whole parameters, got one whose parameters are sharded over processes "
-            "(FSDP, fully_shard): a process has a part of each gradient, and norms of parts are not added up "
-            "here. Train whole copies (distributed=True), or adapters (LoRA) on a frozen model."
+            "(FSDP, fully_shard). Trainer and make_private take what fully_shard makes, nothing else does; "
+            "FullyShardedDataParallel flattens parameters, so that layers cannot be told apart."
         )
     try:
         return copy.deepcopy(model)
@@ -216,6 +262,12 @@ def copied(model: nn.Module) -> nn.Module:
             "parameters: take them away, or use torch.nn.utils.parametrizations in place of "
             "torch.nn.utils.weight_norm."
         ) from None
+
+
+def is_sharded(model: Any) -> bool:
+    """Tell whether some parameters of a module are distributed tensors."""
+    found = model.parameters() if isinstance(model, nn.Module) else ()
+    return any(type(p.data).__name__ == "DTensor" for p in found)
 
 
 class _Holder(nn.Module):

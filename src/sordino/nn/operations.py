@@ -260,7 +260,7 @@ Rule: TypeAlias = Callable[[Seen], Found]
 
 
 def kept_at(graph: Graph, use: Use) -> SimpleNamespace:
-    """Return what autograd kept for a use; the backward pass frees it."""
+    """Return what autograd kept for a use."""
     node = graph.nodes[use.node]
     names, _ = _RULES.get((graph.signature[use.node], use.slot), ("", None))
     saved = {name: getattr(node, f"_saved_{name}") for name in names.split()}

@@ -20,7 +20,7 @@ from sordino.kernel.clip.tensors import (
     row_factors,
     weighted_rows,
 )
-from sordino.kernel.query import TensorChunks, TensorPersons
+from sordino.kernel.query import TensorChunks, TensorPersons, TensorShards
 from sordino.nn.engines import Engine
 from sordino.nn.network import made_up, points, product_inputs, quiet_dropout, without_autocast
 from sordino.problems.queries import check_clip
@@ -136,6 +136,36 @@ class TorchGradient(_GradientSum):
 
     def _terms(self, rows: Tensor) -> list[tuple[Tensor, float, float]]:
         return [(rows, self.clip, 1.0)]
+
+
+@dataclass(frozen=True)
+class ShardedGradient(TorchGradient):
+    """The same sum over the records of all processes; each has the shard of it that it holds parameters of.
+
+    **Privacy.** As :class:`~sordino.nn.queries.TorchGradient`. A gradient that is not finite is looked for by
+    all processes together: which records count depends on no other record.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (TensorShards,)
+
+    def evaluate(self, records: Any, params: Any) -> Tensor:
+        """Return this process's shard of the clipped sum."""
+        shards: TensorShards = records
+        total = torch.zeros_like(params)
+        for block in shards.blocks():
+            total += self._finite(shards, params, block, 0, shards.places)
+        return total
+
+    def _finite(self, shards: TensorShards, params: Tensor, block: Any, low: int, high: int) -> Tensor:
+        x, y, present = shards.between(block, low, high)
+        total = self.engine.clipped_sum(params, x, y, self.clip, present)
+        if shards.is_finite(total):
+            return total
+        if high - low == 1:
+            return torch.zeros_like(total)
+        halves = (low, (low + high) // 2), ((low + high) // 2, high)
+        first, second = (self._finite(shards, params, block, *half) for half in halves)
+        return first + second
 
 
 @dataclass(frozen=True)

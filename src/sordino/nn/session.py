@@ -233,15 +233,13 @@ class Following:
         return dict(self._used)
 
     def release(self, name: str, params: Any = None) -> Tensor:
-        """Add up this process's part of a question, and return what the first process has released."""
-        processes, release = self._executor.processes, self.plan.releases[name]
-        assert processes is not None
-        with self._executor.hidden():
-            # Rows and lattice are those that the first process says: no sensitivity is needed here.
-            asked = Question(release, params, 0.0, self._used[name], self.plan.population)
-            self._executor.summed(asked, None)
+        """Add up this process's part of a question, and return what was released (of shards, its own)."""
+        release = self.plan.releases[name]
+        # Rows, lattice and noise are those that the first process says: no sensitivity is needed here.
+        answer = self._executor.follow(
+            Question(release, params, 0.0, self._used[name], self.plan.population, None, False)
+        )
         self._used[name] += 1
-        answer = processes.shared(torch.empty_like(params if isinstance(params, Tensor) else params[0]))
         return answer / release.sampling.expected(self.plan.population) if release.mean else answer
 
 
@@ -256,7 +254,7 @@ def together(made: Training, opened: Callable[[], Session]) -> Session:
         {
             "number of records": task.population,
             "model": (network.names, tuple(map(tuple, network.shapes))),
-            "parameters at the start": fingerprint(network.flat().cpu()),
+            "parameters at the start": 0 if network.sharded else fingerprint(network.flat().cpu()),
             "setting": (words(made.solver), task.relation.value, task.unit),
             "data": made.mark,
             "owners of records": fingerprint([torch.from_numpy(part) for part in parts]),
@@ -267,6 +265,7 @@ def together(made: Training, opened: Callable[[], Session]) -> Session:
         if isinstance(heard, str):
             raise WorkerError(f"The first process has refused this training: {heard}")
         report, used, state = heard
+        state = made.solver.start(task) if network.sharded else state
         curator = Following(made.executor, made.solver.plan(made.task), used)
         return Session(curator, report, _moved(state, made.executor.device), processes=processes)
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -13,7 +13,14 @@ from torch import Tensor
 from sordino.errors import InvalidInputError
 from sordino.kernel import Gaussian, Plan, Poisson, Query, Relation, Release
 from sordino.nn.engines import Engine
-from sordino.nn.queries import Block, PersonDifference, PersonGradient, TorchDifference, TorchGradient
+from sordino.nn.queries import (
+    Block,
+    PersonDifference,
+    PersonGradient,
+    ShardedGradient,
+    TorchDifference,
+    TorchGradient,
+)
 from sordino.runs.training import Choice
 from sordino.solvers import SOLVERS, Capabilities, Entry, Option, Options, capabilities_of, make_solver
 from sordino.solvers.base import FLAGS
@@ -56,7 +63,8 @@ class NetworkTask:
 
     def gradient(self, clip: float) -> TorchGradient:
         """Return the sum of clipped gradients of the units."""
-        return (PersonGradient if self.grouped else TorchGradient)(self.engine, clip, self.block)
+        kind = PersonGradient if self.grouped else TorchGradient
+        return (ShardedGradient if self.engine.network.sharded else kind)(self.engine, clip, self.block)
 
     def difference(self, clip: float, difference_clip: float, gamma: float) -> TorchDifference:
         """Return the sum of clipped corrections of the units."""
@@ -299,58 +307,41 @@ OPTIMIZERS |= {
 }
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How long and how a network is trained; the defaults are those of a trainer without a recipe."""
-
-    optimizer: str = "sgd"
-    optimizer_options: Mapping[str, Any] | None = None
-    batch_size: int = 256
-    epochs: float = 10.0
-    clip_norm: float = 1.0
-    learning_rate: float | None = None
-    schedule: str | Callable[[float], float] = "cosine"
-    average: float = 0.0
-    steps: int | None = None
-    weight_decay: float = 0.0
-    smoothing: float | None = None
-    projection: HardThreshold | None = None
-
-    def solver(self, population: int) -> NetworkSolver:
-        """Return the algorithm for this many records."""
-        capabilities_of(self.optimizer, "networks")
-        usual = OPTIMIZERS[self.optimizer].usual
-        batch = min(self.batch_size, population)
-        if self.steps is None and not 0 < self.epochs < math.inf:
-            raise InvalidInputError(f"Expected epochs > 0, got {self.epochs}.")
-        steps = max(1, round(self.epochs * population / batch)) if self.steps is None else self.steps
-        recipe = Recipe(
-            steps=steps,
-            batch=batch,
-            clip=self.clip_norm,
-            learning_rate=usual["learning_rate"] if self.learning_rate is None else self.learning_rate,
-            schedule=schedule_of(self.schedule),
-            weight_decay=self.weight_decay,
-            smoothing=usual["smoothing"] if self.smoothing is None else self.smoothing,
-            projection=self.projection,
-            average=self.average,
-        )
-        own = Options(extra=self.optimizer_options or {})
-        solver: NetworkSolver = make_solver(self.optimizer, recipe, own, "networks")
-        return solver
+def solver_of(asked: Any, population: int) -> NetworkSolver:
+    """Return the algorithm for this many records, by the fields of a trainer that are settled."""
+    capabilities_of(asked.optimizer, "networks")
+    usual = OPTIMIZERS[asked.optimizer].usual
+    batch = min(asked.batch_size, population)
+    if asked.steps is None and not 0 < asked.epochs < math.inf:
+        raise InvalidInputError(f"Expected epochs > 0, got {asked.epochs}.")
+    recipe = Recipe(
+        steps=max(1, round(asked.epochs * population / batch)) if asked.steps is None else asked.steps,
+        batch=batch,
+        clip=asked.clip_norm,
+        learning_rate=usual["learning_rate"] if asked.learning_rate is None else asked.learning_rate,
+        schedule=schedule_of(asked.schedule),
+        weight_decay=asked.weight_decay,
+        smoothing=usual["smoothing"] if asked.smoothing is None else asked.smoothing,
+        projection=asked.projection,
+        average=asked.average,
+    )
+    solver: NetworkSolver = make_solver(
+        asked.optimizer, recipe, Options(extra=asked.optimizer_options), "networks"
+    )
+    return solver
 
 
 # What a recipe may look at is public: how many records there are, epsilon, and how many weights are trained.
 
 
-def _image(population: int, epsilon: float, weights: int) -> Settings:
+def _image(population: int, epsilon: float, weights: int) -> dict[str, Any]:
     """Forty passes of large batches, long steps that fall to zero, an average of the last iterates.
 
     Chosen on 50,000 training images of MNIST against the other 10,000, for networks on scattering
     coefficients at epsilon 1.2 and 3 (`benchmarks/results/nn_mnist.json`).
     """
     batch = max(64, population // 15)
-    return Settings(batch_size=batch, epochs=40.0, learning_rate=1.0, schedule="linear", average=0.97)
+    return {"batch_size": batch, "epochs": 40.0, "learning_rate": 1.0, "schedule": "linear", "average": 0.97}
 
 
 # The learning rate of plain descent: chosen on digits, rings and a9a, judged on products of signs.
@@ -367,38 +358,40 @@ def noise_rate(population: int, epsilon: float, weights: int, clip_norm: float =
     return min(_RATE / math.sqrt(noise), _FASTEST) / clip_norm if noise else _FASTEST / clip_norm
 
 
-def _tabular(population: int, epsilon: float, weights: int) -> Settings:
+def _tabular(population: int, epsilon: float, weights: int) -> dict[str, Any]:
     """Two hundred steps at a rate that falls with the noise: what the neural estimators do."""
     batch, rate = max(64, population // 16), noise_rate(population, epsilon, weights)
     epochs = 200 * min(batch, population) / population
-    return Settings(batch_size=batch, epochs=epochs, learning_rate=rate, average=0.9)
+    return {"batch_size": batch, "epochs": epochs, "learning_rate": rate, "average": 0.9}
 
 
-def _text(population: int, epsilon: float, weights: int) -> Settings:
+def _text(population: int, epsilon: float, weights: int) -> dict[str, Any]:
     """Adam, whose steps do not depend on how rare a word is, with a short rise of its rate.
 
     After published practice (Li et al., Large language models can be strong differentially private learners,
     2022): large batches, more passes than without privacy. Not tuned here.
     """
-    return Settings(
-        optimizer="adam",
-        batch_size=max(64, population // 16),
-        epochs=20.0,
-        learning_rate=2e-3,
-        schedule=warm_up(0.1, "linear"),
-    )
+    return {
+        "optimizer": "adam",
+        "batch_size": max(64, population // 16),
+        "epochs": 20.0,
+        "learning_rate": 2e-3,
+        "schedule": warm_up(0.1, "linear"),
+    }
 
 
 RECIPES = {"image": _image, "tabular": _tabular, "text": _text}
+_LENGTH = {"optimizer": "sgd", "batch_size": 256, "epochs": 10.0}  # without a recipe
+_PLAIN: dict[str, Any] = _LENGTH | {"clip_norm": 1.0, "schedule": "cosine", "average": 0.0}
 _FLOOR = 0.01  # chosen on digits among 1, .1 and .01
 
 
-def settled(source: Any, population: int, weights: int, kind: str | None = None) -> Settings:
-    """Return the settings by a recipe, or the plain ones, with what fields of a trainer ask for instead.
+def settled(source: Any, population: int, weights: int, kind: str | None = None) -> Any:
+    """Return a trainer with what it does not ask for set by its recipe, or to the plain values.
 
-    A rate and options go with their optimiser. A field that is None or empty asks for nothing. The recipe
-    ``"auto"`` is that of the ``kind`` of records with normalised gradients: ``g / max(||g||, floor)`` is a
-    clip to the floor, over the floor, so the clip is the floor and a rate of plain descent is divided by it.
+    A rate goes with its optimiser. A field that is None asks for nothing. The recipe ``"auto"`` is that of
+    the ``kind`` of records with normalised gradients: ``g / max(||g||, floor)`` is a clip to the floor, over
+    the floor, so the clip is the floor and a rate of plain descent is divided by it.
 
     **Privacy.** A function of public numbers and of what the caller says.
     """
@@ -406,14 +399,11 @@ def settled(source: Any, population: int, weights: int, kind: str | None = None)
         raise InvalidInputError(
             f"Expected recipe in {sorted((*RECIPES, 'auto'))} or None, got {source.recipe!r}."
         )
-    name, base = kind if source.recipe == "auto" else source.recipe, Settings()
-    if name is not None:
-        base = RECIPES[name](population, source.epsilon, weights)
+    name = kind if source.recipe == "auto" else source.recipe
+    base = _PLAIN | ({} if name is None else RECIPES[name](population, source.epsilon, weights))
     if source.recipe == "auto":
-        clip, rate = _FLOOR if source.clip_norm is None else source.clip_norm, base.learning_rate or 0.0
-        base = replace(base, clip_norm=clip, learning_rate=rate if base.optimizer == "adam" else rate / clip)
-    found = {field.name: getattr(source, field.name) for field in fields(Settings)}
-    asked = {name: value for name, value in found.items() if value is not None and value != {}}
-    if asked.get("optimizer", base.optimizer) != base.optimizer:
-        base = replace(base, learning_rate=None, optimizer_options=None)
-    return replace(base, **asked)
+        base["clip_norm"] = _FLOOR if source.clip_norm is None else source.clip_norm
+        base["learning_rate"] /= 1.0 if base["optimizer"] == "adam" else base["clip_norm"]
+    if source.optimizer not in (None, base["optimizer"]):
+        base.pop("learning_rate", None)
+    return replace(source, **{field: v for field, v in base.items() if getattr(source, field) is None})

@@ -7,10 +7,11 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sordino.errors import DivergenceWarning, InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute.processes import joined
@@ -21,10 +22,10 @@ from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, sized_engine
 from sordino.nn.entrance import check_records
-from sordino.nn.network import Loss, Network, copied
+from sordino.nn.network import Loss, Network, copied, is_sharded
 from sordino.nn.queries import exact_block
 from sordino.nn.session import Checkpoint, Session, Training, open_session, resume_session, together
-from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Settings, TrainingState, settled
+from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, TrainingState, settled, solver_of
 from sordino.runs import Ask, Price, PrivacyReport, track
 from sordino.runs.training import Choice
 from sordino.runs.training import Training as Priced
@@ -59,17 +60,17 @@ def check_moved(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -
         )
 
 
-def warn_if_diverged(
-    before: nn.Module, after: nn.Module, trained: tuple[str, ...], scores: tuple[float, ...] = ()
-) -> None:
-    """Say that a training blew up.
+def warn_if_diverged(before: Tensor, after: Tensor, scores: tuple[float, ...] = ()) -> None:
+    """Say that a training blew up, by the vectors of parameters before and after.
 
     ``scores`` are losses on public records, that of the initial model first.
 
     **Privacy.** Only released parameters and scores on public records are looked at, which anyone who holds
     them can see as well.
     """
-    old, new = (_largest(model, trained) for model in (before, after))
+    old, new = (
+        float(v.abs().nan_to_num(math.inf, math.inf).max()) if len(v) else 0.0 for v in (before, after)
+    )
     reason = ""
     if not new < math.inf:
         reason = "The trained parameters are not finite, so predictions mean nothing."
@@ -86,12 +87,6 @@ def warn_if_diverged(
             DivergenceWarning,
             stacklevel=4,
         )
-
-
-def _largest(model: nn.Module, names: tuple[str, ...]) -> float:
-    found = dict(model.named_parameters())
-    tops = [float(found[name].detach().abs().max()) for name in names if found[name].numel()]
-    return max(math.inf if math.isnan(top) else top for top in tops)
 
 
 _BLOCK = 1024
@@ -156,7 +151,7 @@ class Watch:
 
     def loaded(self, state: TrainingState) -> nn.Module:
         """Return a copy of the model with the parameters of a state."""
-        model = copy.deepcopy(self.model)
+        model = self.model if self.network.sharded else copy.deepcopy(self.model)
         self.network.load(self.recipe.finished(state).result.to(_device_of(model)), model)
         return model
 
@@ -314,17 +309,18 @@ class Trainer:
         session = together(made, lambda: resume_session(made, checkpoint))
         return self._train(session, made)
 
-    def settings(self, population: int, kind: str = "tabular") -> Settings:
-        """Return the settings for this many records: what was asked for, the rest by the recipe.
+    def settings(self, population: int, kind: str = "tabular") -> Trainer:
+        """Return this trainer as it is for so many records: what was asked for, the rest by the recipe.
 
         ``kind`` of records (``"image"``, ``"text"`` or ``"tabular"``) is what ``recipe="auto"`` looks at.
         """
         weights = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-        return settled(self, population, weights, kind)
+        made: Trainer = settled(self, population, weights, kind)
+        return made
 
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
-        return self.settings(population).solver(population)
+        return solver_of(self.settings(population), population)
 
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
@@ -333,18 +329,20 @@ class Trainer:
         booked = self.ledger, self.dataset_id
         budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
         self._check_kinds()
-        model = _placed(copied(self.model), self.device)
-        device = _device_of(model)
         source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
-        network = Network(model, loss, self.precision, source.fields)
         settings = self.settings(source.population, source.kind)
-        batch, solver = settings.batch_size, settings.solver(source.population)
+        solver = solver_of(settings, source.population)
+        batch = solver.recipe.batch
+        network = self._network(loss, source, solver)
+        device = network.device
+        processes = joined(self.distributed)
         most, expected = source.most(batch, device), 0 if source.grouped else min(batch, source.population)
         engine, chunk = sized_engine(network, *source.example, self.engine, most, self.chunk_size)
-        engine, said = compiled_engine(
-            engine, chunk, expected, source.example, self.compiled, solver.recipe.steps
-        )
+        said: tuple[str, ...] = ()
+        if not network.sharded:
+            asked = self.compiled, solver.recipe.steps
+            engine, said = compiled_engine(engine, chunk, expected, source.example, *asked)
         owned = source.owners is not None
         unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
@@ -353,8 +351,9 @@ class Trainer:
         task = NetworkTask(engine, source.population, relation, unit, source.grouped, block, correlation)
         wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
         noisy_device = wanted and not self.secure_noise
-        processes = joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
+        if network.sharded:
+            executor = _sharded().sharded_executor(executor, engine, source.example, expected)
         mark = check_records(executor, network, source.example)
         watch, shown = self._watch(network, solver.recipe)
         facts = (*public_facts(task), *shown, *self.public)
@@ -362,8 +361,39 @@ class Trainer:
         if source.views is not None:
             notes += (f"clipped is the mean gradient of {source.views.count} random views of a record",)
         if processes is not None:
-            notes += (f"gradients added up by {processes.count} processes, one of which adds the noise",)
+            who = (
+                "each of which adds the noise of its shard"
+                if network.sharded
+                else "one of which adds the noise"
+            )
+            notes += (f"gradients added up by {processes.count} processes, {who}",)
         return Training(solver, task, executor, budget, facts, notes, mark, watch)
+
+    def _network(self, loss: Loss, source: Source, solver: NetworkSolver) -> Network:
+        """Return the network: of a copy of the model, or of a sharded model itself."""
+        if not is_sharded(self.model):
+            return Network(_placed(copied(self.model), self.device), loss, self.precision, source.fields)
+        recipe = solver.recipe
+        wrong = {
+            "groups= and augment=": source.grouped,
+            "secure_noise=True": self.secure_noise,
+            f"noise={self.noise!r}": self.noise != "independent",
+            "optimizer='srm'": not isinstance(solver, Descent),
+            "smoothing and projection": bool(recipe.smoothing) or recipe.projection is not None,
+            "checkpoint=": self.checkpoint is not None,
+            "validation= and callbacks=": self.validation is not None or bool(self.callbacks),
+            "engine='vmap'": self.engine == "vmap",
+            "compiled=": bool(self.compiled),
+            "distributed=False": self.distributed is False,
+            "device=": self.device is not None,
+        }
+        if found := [name for name, is_set in wrong.items() if is_set]:
+            raise UnsupportedError(
+                f"A model that fully_shard has sharded is trained without {found[0]}: no process holds all "
+                "parameters. Leave it out, or train whole copies (distributed=True without fully_shard)."
+            )
+        joined(True)  # says how to start several processes
+        return _sharded().ShardedNetwork(self.model, loss, self.precision, source.fields)
 
     def _correlation(self, solver: NetworkSolver, population: int, budget: Ask) -> Choice | None:
         """Return the correlated noise of the least error, if one was asked for; it is public."""
@@ -438,11 +468,16 @@ class Trainer:
                     break
             session.save(state)
         model, names = watch.loaded(state), watch.network.names
-        if steps and recipe.learning_rate and recipe.projection is None:
+        if steps and recipe.learning_rate and recipe.projection is None and not watch.network.sharded:
             check_moved(self.model, model, names)
         scores = () if watch.start is None else (watch.start, *(score for _, score in watch.history))
-        warn_if_diverged(self.model, model, names, scores)
+        warn_if_diverged(session.state.vector, watch.network.flat(model), scores)
         return Trained(model, session.report, steps, tuple(watch.history))
+
+
+def _sharded() -> Any:
+    """Return the module of sharded models: torch's is slow to import, and few need it."""
+    return import_module("sordino.nn.sharded")
 
 
 def _placed(model: nn.Module, wanted: str | torch.device | None) -> nn.Module:
