@@ -17,8 +17,9 @@ from sordino import (
     Schema,
     TableEncoder,
 )
-from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
+from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, SchemaError
 from sordino.report import report_html
+from sordino.runs import Ask
 from sordino.tables import Ignored, Person, Target, Text
 
 nn = pytest.importorskip("sordino.nn")
@@ -182,6 +183,12 @@ def test_a_network_corrects_a_linear_model_within_one_budget():
     assert names[-1] == "gradient"
     assert len(names) > 1
     assert sum("linear model" in note or "network" in note for note in ask.privacy_.notes) == 2
+
+
+def test_two_runs_that_cost_more_than_was_asked_are_not_reported(monkeypatch):
+    monkeypatch.setattr(Ask, "left_after", lambda self, spent, plan: self.epsilon)
+    with pytest.raises(PlanError, match=r"epsilon <= 1 for all steps together, certified are 1\.\d+"):
+        nn.NeuralClassifier(1.0, 1e-5, schema=SCHEMA, max_iter=5, random_state=0).fit(TABLE)
 
 
 def test_a_network_books_both_runs_or_none(tmp_path):

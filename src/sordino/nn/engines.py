@@ -183,8 +183,8 @@ class GhostEngine:
         params = self._leaves(vector)
         graph, found, unknown = self.network.holding(params, lambda: self._slopes(params, x, y, units))
         with without_autocast(vector.device), torch.no_grad():
-            for name, uses in found.items():
-                for piece in pieces(graph, name, uses, form):
+            for name in list(found):
+                for piece in pieces(graph, name, found.pop(name), form):
                     if isinstance(piece, Ghost):
                         ghosts.append(piece)
                     else:
@@ -206,11 +206,17 @@ class GhostEngine:
         total = losses.sum() if units is None else losses @ units.reshape(-1).to(losses.dtype)
         grads = torch.autograd.grad(total, edges, allow_unused=True) if edges else ()
         slopes = dict(zip(at, grads, strict=True))
+        last = {use.node: number for number, use in enumerate(all_uses)}
         found: dict[str, list[tuple[Use, Found]]] = {}
+        del grads, losses, total
         with without_autocast(x.device), torch.no_grad():
-            for use, saved in zip(all_uses, kept, strict=True):
-                if slopes[use.node] is not None:
-                    part = found_at(graph, use, saved, slopes[use.node], len(x))
+            for number, use in enumerate(all_uses):  # a rule may copy: what it has read is let go
+                slope, saved = slopes[use.node], kept[number]
+                kept[number] = None
+                if last[use.node] == number:
+                    del slopes[use.node]
+                if slope is not None:
+                    part = found_at(graph, use, saved, slope, len(x))
                     part = part if units is None else united(part, units)
                     found.setdefault(use.name, []).append((use, part))
         return graph, found, list(unknown)

@@ -152,7 +152,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         trained = replace(trainer, epsilon=second).fit(inputs, torch.from_numpy(targets), groups=groups)
         self.module_, self.n_iter_ = trained.model, n_iter + trained.steps
         parts = [("linear model", self.privacy_), ("network", trained.privacy)]
-        self.privacy_ = composed(parts, ask.delta)
+        self.privacy_ = composed(parts, ask.delta, within=ask.epsilon)
         return self
 
     def _linear(self, X: Any, targets: np.ndarray, outputs: int, ask: Ask, groups: Any) -> tuple[Task, Any]:

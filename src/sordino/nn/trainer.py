@@ -331,11 +331,15 @@ class Trainer:
         self._check_kinds()
         source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
-        settings = self.settings(source.population, source.kind)
-        solver = solver_of(settings, source.population)
+        if is_sharded(self.model):
+            network = _sharded().ShardedNetwork(self.model, loss, self.precision, source.fields)
+        else:
+            network = Network(_placed(copied(self.model), self.device), loss, self.precision, source.fields)
+        solver = solver_of(self.settings(source.population, source.kind), source.population)
         batch = solver.recipe.batch
-        network = self._network(loss, source, solver)
         device = network.device
+        if network.sharded:
+            self._check_sharded(source, solver)
         processes = joined(self.distributed)
         most, expected = source.most(batch, device), 0 if source.grouped else min(batch, source.population)
         engine, chunk = sized_engine(network, *source.example, self.engine, most, self.chunk_size)
@@ -369,10 +373,8 @@ class Trainer:
             notes += (f"gradients added up by {processes.count} processes, {who}",)
         return Training(solver, task, executor, budget, facts, notes, mark, watch)
 
-    def _network(self, loss: Loss, source: Source, solver: NetworkSolver) -> Network:
-        """Return the network: of a copy of the model, or of a sharded model itself."""
-        if not is_sharded(self.model):
-            return Network(_placed(copied(self.model), self.device), loss, self.precision, source.fields)
+    def _check_sharded(self, source: Source, solver: NetworkSolver) -> None:
+        """Refuse what needs whole vectors of a model whose processes hold shards."""
         recipe = solver.recipe
         wrong = {
             "groups= and augment=": source.grouped,
@@ -393,7 +395,6 @@ class Trainer:
                 "parameters. Leave it out, or train whole copies (distributed=True without fully_shard)."
             )
         joined(True)  # says how to start several processes
-        return _sharded().ShardedNetwork(self.model, loss, self.precision, source.fields)
 
     def _correlation(self, solver: NetworkSolver, population: int, budget: Ask) -> Choice | None:
         """Return the correlated noise of the least error, if one was asked for; it is public."""

@@ -611,6 +611,7 @@ def composed(
     notes: Sequence[str] = (),
     unpaid: Sequence[str] = (),
     learned: Sequence[Price] = (),
+    within: float = math.inf,
 ) -> PrivacyReport:
     """Return the guarantee of all parts together: their events are composed and certified now.
 
@@ -621,6 +622,7 @@ def composed(
     notes : further words.
     unpaid : what else read the records, and why it is not covered: then nothing is guaranteed.
     learned : what was paid for schemas that no part itself has read.
+    within : the epsilon that was asked for all of them; a larger one is refused.
     """
     if not parts:
         raise InvalidInputError("Expected at least one private step, got none.")
@@ -635,6 +637,11 @@ def composed(
     delta = max(report.delta for _, report in parts) if delta is None else delta
     event = dp.ComposedDpEvent([report.event for _, report in parts])
     certificate = certify(event, delta, relation)
+    if certificate.epsilon > within:
+        raise PlanError(
+            f"Expected epsilon <= {within:.6g} for all steps together, certified are "
+            f"{certificate.epsilon:.6g} at the same delta, and spent. Please report this as a defect."
+        )
     return certified_report(
         replace(certificate, delta=delta),
         event,
