@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.execute.torch import TensorNoise, TorchExecutor
-from sordino.kernel import Batch, Offer, Question
+from sordino.execute.torch import TorchExecutor
+from sordino.kernel import Offer, Question
 from sordino.kernel.arrays import Ints, Rows
 from sordino.kernel.plan import exact_sum
 from sordino.kernel.query import TensorShards
@@ -28,6 +28,8 @@ class ShardedExecutor(TorchExecutor):
     independent of all others: the answers side by side are the release of one process.
     """
 
+    sharded: ClassVar[bool] = True
+
     filler: tuple[Tensor, Tensor] = field(default=(torch.empty(0), torch.empty(0)), repr=False)
 
     @property
@@ -37,42 +39,18 @@ class ShardedExecutor(TorchExecutor):
     def records(self, rows: Rows) -> Any:
         return ShardedRecords(self, np.arange(self.population) if rows is None else rows)
 
-    def noisy_total(self, question: Question, batch: Batch, noise: Any) -> Tensor:
-        """Return this process's shard of the sum with its noise."""
-        assert self.processes is not None
-        keys = [noise.subkey() for _ in range(self.processes.count)]
-        law = question.release.mechanism, question.sensitivity, noise.is_private
-        return self._shard(question, (batch.rows(self.population), keys, law))
-
-    def follow(self, question: Question) -> Tensor:
-        """Return the shard of another process than the first, by whose words all is drawn."""
-        return self._shard(question, None)
-
-    def _shard(self, question: Question, said: Any) -> Tensor:
+    def shard_sum(self, question: Question, said: Any) -> tuple[Question, Tensor, int]:
+        """Return the question as the first process asks it, this process's shard of the sum, and its key."""
         processes = self.processes
         assert processes is not None
-        words = f"{type(question.query).__name__} {question.position}"
-        same, (rows, keys, law) = processes.hear(words, said)
-        mechanism, sensitivity, private = law
-        asked = replace(
-            question, release=replace(question.release, mechanism=mechanism), sensitivity=sensitivity
+        same, (rows, keys, mechanism, sensitivity, private) = processes.hear(
+            f"{type(question.query).__name__} {question.position}", said
         )
         with processes.amid_passes(same), self.hidden(private), torch.enable_grad():
             mine = self.records(processes.own(rows, self.population))
             value = exact_sum(question.query, mine, question.params, None)
-        tensors = TensorNoise(self._secret, self.device, self._pool if self.device_noise else None)
-        return asked.noised(value, _KeyNoise(tensors, keys[processes.rank]))
-
-
-@dataclass(frozen=True)
-class _KeyNoise:
-    """The noise of one key, for one answer."""
-
-    tensors: TensorNoise
-    key: int = field(repr=False)
-
-    def normal(self, shape: Any) -> Tensor:
-        return self.tensors.normal_of(self.key, tuple(shape))
+        release = replace(question.release, mechanism=mechanism)
+        return replace(question, release=release, sensitivity=sensitivity), value, keys[processes.rank]
 
 
 @dataclass(frozen=True, eq=False)

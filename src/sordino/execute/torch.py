@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
@@ -49,6 +49,8 @@ class TorchExecutor:
     views : random views, one of which stands for a record whenever it is read; ``owners`` then owns views:
         each record stands there as often as it has views.
     """
+
+    sharded: ClassVar[bool] = False  # whether each process has a shard of every sum
 
     data: Any = field(repr=False)
     device: torch.device
@@ -99,6 +101,10 @@ class TorchExecutor:
 
         The answer goes to all processes that have added up a part of it.
         """
+        if self.sharded and self.processes is not None:
+            keys = [noise.subkey() for _ in range(self.processes.count)]
+            law = question.release.mechanism, question.sensitivity, noise.is_private
+            return self._noisy_shard(question, (batch.rows(self.population), keys, *law))
         with self.hidden(noise.is_private), torch.enable_grad():  # whatever the caller has around it
             value = self.summed(question, batch.rows(self.population))
         if question.spacing is None:
@@ -112,10 +118,22 @@ class TorchExecutor:
     def follow(self, question: Question) -> Tensor:
         """Add up this process's part of a question, and return what the first process has released."""
         assert self.processes is not None
+        if self.sharded:
+            return self._noisy_shard(question, None)
         with self.hidden():
             self.summed(question, None)
         points = question.params if isinstance(question.params, tuple) else (question.params,)
         return self.processes.shared(torch.empty_like(points[0]))
+
+    def _noisy_shard(self, question: Question, said: Any) -> Tensor:
+        """Return this process's shard of a sum with noise of its own key, by what the first process says."""
+        asked, value, key = self.shard_sum(question, said)
+        pool = self._pool if self.device_noise else None
+        return asked.noised(value, _KeyNoise(TensorNoise(self._secret, self.device, pool), key))
+
+    def shard_sum(self, question: Question, said: Any) -> tuple[Question, Tensor, int]:
+        """Return the question of the first process, a shard of the sum and its key: of shards only."""
+        raise NotImplementedError
 
     def summed(self, question: Question, drawn: Rows) -> Tensor:
         """Return the exact sum over some rows; for what adds the noise only.
@@ -252,6 +270,17 @@ class TensorNoise:
             words = np.frombuffer(hashlib.sha256(key.to_bytes(16, "little")).digest(), np.int32)
             return normals(torch.from_numpy(words.copy()).to(self.device), math.prod(shape)).reshape(shape)
         return torch.from_numpy(self.noise.normal_of(key, shape)).to(self.device, torch.float32)
+
+
+@dataclass(frozen=True)
+class _KeyNoise:
+    """The noise of one key, for one answer."""
+
+    tensors: TensorNoise
+    key: int = field(repr=False)
+
+    def normal(self, shape: Any) -> Tensor:
+        return self.tensors.normal_of(self.key, tuple(shape))
 
 
 class NoisePool:
