@@ -645,7 +645,7 @@ METRICS = {
             exact=_sklearn("balanced_accuracy_score", "codes", "predicted"), constant=lambda k: 1.0 / k,
         ),
         MetricRow(
-            "rank_error", "neg_rank_error", "labels", "levels between the said and the true class",
+            "rank_error", "rank_error", "labels", "levels between the said and the true class",
             lambda judged, limits: np.where(
                 judged.codes < 0, limits.classes - 1.0, np.abs(judged.codes - judged.predicted)
             ),
