@@ -158,7 +158,7 @@ def test_new_targets_are_covered_where_ranks_are_noisy():
 
 def test_prediction_intervals_of_persons_ask_one_row_of_each():
     X, y = draw(np.random.default_rng(6), 900)
-    found = sordino.prediction_intervals(fitted(X, y), X, y, groups=np.arange(900) // 3)
+    found = sordino.prediction_intervals(fitted(X, y), X, y, coverage=0.7, groups=np.arange(900) // 3)
     assert found.privacy.unit == "person"
 
 
@@ -189,7 +189,7 @@ def test_what_rests_on_a_model_without_privacy_says_so():
     parts = {"half": (np.arange(500) % 2, [0, 1])}
     asked = {
         "effects": lambda: sordino.intervals(model, X, y).privacy,
-        "targets": lambda: sordino.prediction_intervals(model, X, y).privacy,
+        "targets": lambda: sordino.prediction_intervals(model, X, y, coverage=0.7).privacy,
         "a score": lambda: sordino.private_score(model, X, y).privacy,
         "parts": lambda: sordino.private_scores_by(model, X, y, by=parts, bounds=(-4.0, 4.0)).privacy,
         "a pipeline": lambda: sordino.private_score(make_pipeline(model), X, y, bounds=(-4.0, 4.0)).privacy,
