@@ -136,10 +136,10 @@ def test_public_choices_are_the_same_on_all_neighbours_and_sums_of_floats_have_t
     found = sordino.audit(network, seconds=0.5, draws=0)
     assert not found.refuted, found
     assert network.random_state is None
-    auditor = AUDIT._Auditor(network, AUDIT.crowd(network), None, 1.0, 0.95, None, True)
+    auditor = AUDIT._Auditor(network, next(AUDIT.crowds(network)), None, 1.0, 0.95, None, True)
     assert auditor._rounding_of(play(auditor.runner(auditor.records))) > 1e-6  # tensors of 32 bits
     linear = sordino.LinearRegression(epsilon=1.0, solver="gd")
-    auditor = AUDIT._Auditor(linear, AUDIT.crowd(linear), None, 1.0, 0.95, None, True)
+    auditor = AUDIT._Auditor(linear, next(AUDIT.crowds(linear)), None, 1.0, 0.95, None, True)
     assert auditor._rounding_of(play(auditor.runner(auditor.records))) == 1e-9  # also where torch is loaded
 
 

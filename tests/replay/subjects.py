@@ -399,7 +399,8 @@ def interval_rows() -> Iterator[Subject]:
 
     def ranks(data: Data, relation: str) -> Any:
         settings = {"relation": relation, "groups": data.groups, **BUDGET}
-        return sordino.prediction_intervals(models[False], data.X, data.y, **settings).radius
+        found = sordino.prediction_intervals(models[False], data.X, data.y, **settings)
+        return found.radius, found.privacy
 
     yield Subject("intervals/numbers", "numbers", steps, ("memory", "persons"))
     yield Subject("intervals/signs", "signs", partial(steps, classes=True), ("memory", "persons"))

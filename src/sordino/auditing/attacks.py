@@ -334,24 +334,23 @@ def residuals(heard: Heard) -> Floats | None:
     )
 
 
-def discriminate(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
-    """Return scores of outputs (fits x numbers): a linear discriminant from a third, on the rest.
+def discriminant(ours: Floats, theirs: Floats) -> Callable[[Floats], Floats]:
+    """Return the score of outputs (fits x numbers) that a linear discriminant learns from some.
 
-    With outputs that are nearly normal it is the likelihood ratio attack on one record; fits that learn
-    the direction are not judged, which keeps the bound valid.
+    With outputs that are nearly normal it is the likelihood ratio attack on one record. Fits that it learns
+    from are not judged, which keeps a bound valid; those with the same noise on both sides teach it most.
     """
-    part = len(ours) // 3
-    first = np.concatenate([ours[:part], theirs[:part]])
+    first = np.concatenate([ours, theirs])
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.std(first, axis=0)
         told = np.isfinite(spread) & (spread > 0) & np.all(np.abs(first) < 1e150, axis=0)
     ours, theirs = ours[:, told] / spread[told], theirs[:, told] / spread[told]
-    centres = [np.mean(side[:part], axis=0) for side in (ours, theirs)]
-    centred = np.concatenate([side[:part] - c for side, c in zip((ours, theirs), centres)])
-    covariance = centred.T @ centred / len(centred) + 1e-3 * np.eye(int(told.sum()))
+    centres = [np.mean(side, axis=0) for side in (ours, theirs)]
+    centred = np.concatenate([side - c for side, c in zip((ours, theirs), centres)])
+    covariance = centred.T @ centred / len(centred) + 1e-2 * np.eye(int(told.sum()))
     direction = np.linalg.solve(covariance, centres[0] - centres[1])
     origin = (centres[0] + centres[1]) / 2
-    return (ours[part:] - origin) @ direction, (theirs[part:] - origin) @ direction
+    return lambda outputs: np.nan_to_num((outputs[:, told] / spread[told] - origin) @ direction)
 
 
 def likelihood_ratios(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:

@@ -23,7 +23,7 @@ from sordino.auditing.attacks import (
     Scale,
     above_quantile,
     advantage,
-    discriminate,
+    discriminant,
     least,
     likelihood_ratios,
     lower_bound,
@@ -34,12 +34,13 @@ from sordino.auditing.attacks import (
     transcripts,
 )
 from sordino.auditing.facts import numbers_of
-from sordino.auditing.neighbours import Records, crowd, ends_of, one_each, silence
+from sordino.auditing.neighbours import Records, crowds, ends_of, one_each, silence, spike
 from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compared, share
-from sordino.auditing.tape import Absent, Recording, play
+from sordino.auditing.tape import Absent, Pull, Recording, play
 from sordino.errors import AuditError, UnsupportedError
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.kernel.events import Relation, composed
+from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.noise import fresh_noise
 from sordino.runs import PrivacyReport
 from sordino.runs.promise import at_multipliers, distance
@@ -51,6 +52,9 @@ NOT_PRIVATE = (
 MADE_UP = "Attacked on made-up records: nothing here depends on yours, so it may be shown to anybody."
 ALARM = 1e-5
 """The chance that one attack which draws calls a claim refuted that holds; lower bounds have their own."""
+
+LEARNED = 150
+"""Pairs of fits, at most, from which an attack on outputs learns what a canary moves."""
 
 _SLACK = 1 + 1e-6  # the rounding of a certificate that is computed a second time
 
@@ -236,10 +240,10 @@ def audit(
     >>> found.refuted
     False
     """
-    records = crowd(fit) if data is None else Records.of(data, groups, rows)
-    return _Auditor(fit, records, claim, seconds, confidence, rounding, data is None).run(
-        draws, fits, canaries
-    )
+    records, *more = crowds(fit) if data is None else [Records.of(data, groups, rows)]
+    more = more if seconds > 0 else []
+    auditor = _Auditor(fit, records, claim, seconds, confidence, rounding, data is None, more)
+    return auditor.run(draws, fits, canaries)
 
 
 @dataclass(eq=False)
@@ -253,6 +257,7 @@ class _Auditor:
     confidence: float
     rounding: float | None
     made_up: bool
+    more: list[Records] = field(default_factory=list)
     verdict: Verdict = field(default_factory=lambda: Verdict(Recording([], [], []), [], {}))
     worst: tuple[Recording, Recording, Recording | None] | None = None
     sides: tuple[Callable[[], Any], Neighbour] | None = None
@@ -355,14 +360,16 @@ class _Auditor:
         self.verdict = Verdict(play(self.runner(self.records)), [], {})
         if self.verdict.recording.error is not None and not self.verdict.recording.questions:
             self.report  # noqa: B018 - says what is wrong
-        tried = list(self.records.canaries(unit))
-        for count, (name, canary) in enumerate(tried or [("as it is", ())]):
-            if count < 2 or self.seconds > 0:
-                self._tried(name, canary if tried else None, unit)
-        number, best = 0, self.best
-        while tried and time.monotonic() < end and number < 12 and best is not None:
-            self._tried(f"climbing, step {number + 1}", self.records.turned(best, number), unit)
-            number, best = number + 1, self.best
+        for records in (self.records, *self.more):
+            tried = list(records.canaries(unit))
+            for count, (name, canary) in enumerate(tried or [("as it is", ())]):
+                if count < 2 or self.seconds > 0:
+                    self._tried(records, name, canary if tried else None, unit)
+        for number in range(12):
+            if time.monotonic() > end or self.best is None:
+                break
+            turned = self.records.turned(self.best, number)
+            self._tried(self.records, f"climbing, step {number + 1}", turned, unit)
         self.verdict.leaks.extend(Leak(kind, "as it is", what) for kind, what in self._accounts())
         kinds = ", ".join(sorted({leak.kind for leak in self.verdict.leaks}))
         if kinds:
@@ -372,9 +379,9 @@ class _Auditor:
         words = f"{len(self.verdict.recording.questions)} questions; neighbours differ in exact answers only"
         yield Attack("replay", f"{words}, by at most {near:.4g} of their sensitivities", False)
 
-    def _tried(self, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
+    def _tried(self, records: Records, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
         """Put a canary in, replay on its neighbour, and keep the pair whose answers are furthest apart."""
-        base = self.records if canary is None else self.records.changed(unit, canary)
+        base = records if canary is None else records.changed(unit, canary)
         run, gone = self.runner(base), Absent(unit, base.owners)
         recorded = play(run, forced=unit)
         verdict = Verdict(recorded, self.verdict.leaks, self.verdict.nearest)
@@ -382,7 +389,7 @@ class _Auditor:
         leaves = canary is None or (relation is Relation.ADD_REMOVE and not recorded.trials)
         neighbours = [Neighbour(f"{name}, left out", run, gone)] if leaves else []
         if canary is not None and (not leaves or self.reach < 0):  # what reads records beside a curator, too
-            changed = self.runner(self.records.changed(unit, self.records.opposite(canary)))
+            changed = self.runner(records.changed(unit, records.opposite(canary)))
             neighbours.append(Neighbour(f"{name}, replaced", changed, None, 3 - relation.contributions))
         rounding = self._rounding_of(recorded)
         for neighbour in neighbours:
@@ -394,7 +401,7 @@ class _Auditor:
             if reach > self.reach and recorded.error is None:
                 without = replayed if neighbour.absent else play(run, recorded, gone)
                 self.worst, self.sides = (recorded, replayed, without), (run, neighbour)
-                self.reach, self.best = reach, canary
+                self.reach, self.best, self.records = reach, canary, records
 
     def _rounding_of(self, recorded: Recording) -> float:
         """Return the rounding of sums in the precision of the answers: single where one of them is."""
@@ -460,10 +467,10 @@ class _Auditor:
         """Return what guesses prove: a score above zero says "ours"."""
         claim, report, error = self.report.trade_off, self.report, 1 - self.confidence
         rates, gain = Rates.of(ours, theirs, error), advantage(ours, theirs, error)
-        of = "" if releases is None else f"of {releases} of {len(self.verdict.recording.questions)} answers "
+        of = "" if releases is None or not self.worst else f"{releases} of {len(self.worst[0].questions)}"
         words = (
             f"true positives >= {rates.true_positive:.3f} at false positives <= {rates.false_positive:.3f} "
-            f"{of}in {rates.draws} draws"
+            f"{of and f'of {of} answers '}in {rates.draws} draws"
         )
         strict = Rates.of(ours, theirs, ALARM / 2)
         refuted = strict.true_positive > claim.true_positive_rate(strict.false_positive)
@@ -521,23 +528,53 @@ class _Auditor:
         if self.sides is None:
             return
         run, neighbour = self.sides
-        if self.made_up:  # nobody else pulls: what a canary adds to each answer adds up in the last iterate
-            base = silence(self.records).changed(0, self.best or ())
-            run = self.runner(base)
+        if self.made_up:  # what a canary adds to each answer adds up in the last iterate
+            among = silence if hasattr(self.fit, "predict") else spike
+            run = self.runner(among(self.records, self.best or ()))
             neighbour = replace(neighbour, run=run, absent=Absent(0))
-        ours = [play(run, seed=None).made for _ in range(fits)]
-        theirs = [play(neighbour.run, None, neighbour.absent, None).made for _ in range(fits)]
-        numbers = [[numbers_of(made) for made in side] for side in (ours, theirs)]
-        if len({one.shape for side in numbers for one in side}) > 1 or not numbers[0][0].size:
-            yield Attack("black box", "the released numbers have no fixed shape", False, runs=fits)
-            return
-        yield self._bounded("black box", *discriminate(np.array(numbers[0]), np.array(numbers[1])))
+        if self.made_up and self._is_network:
+            yield self._outputs("gradient canary", (run, Pull(0)), (run, Absent(0)), fits)[2]
+            fits //= 4  # how a record pulls a network changes with its weights: more fits add little
+        ours, theirs, attack = self._outputs(
+            "black box", (run, None), (neighbour.run, neighbour.absent), fits
+        )
+        yield attack
         row, *rest = self.best or (None,)
         if hasattr(ours[0], "predict") and isinstance(row, np.ndarray) and rest:
             beliefs = [np.array([_belief(made, row[None], rest[0])[0] for made in s]) for s in (ours, theirs)]
             yield self._bounded("membership, LiRA", *likelihood_ratios(*beliefs))
             yield self._bounded("membership, quantile", *above_quantile(*beliefs))
-            yield self._attribute(ours[: fits // 2], row, rest[0], base if self.made_up else self.records)
+            base = silence(self.records, self.best or ()) if self.made_up else self.records
+            yield self._attribute(ours[: fits // 2], row, rest[0], base)
+
+    @property
+    def _is_network(self) -> bool:
+        """Whether a fit asks for tensors only, with Gaussian noise that is not on a lattice."""
+        asked = self.worst[0].questions if self.worst else []
+        return all(
+            hasattr(heard.value, "detach")
+            and type(heard.asked.release.mechanism) is Gaussian
+            and heard.asked.spacing is None
+            for heard in asked
+        )
+
+    def _outputs(self, name: str, ours: Any, theirs: Any, fits: int) -> tuple[list[Any], list[Any], Attack]:
+        """Fit on both sides, each a run and who is absent, and guess by what a canary moves.
+
+        That is learned from fits with the same noise on both sides, which are not judged.
+        """
+        sides: list[list[Any]] = [
+            [play(run, None, absent, seed).made for seed in seeds]
+            for seeds in (range(min(fits, LEARNED)), [None] * fits)
+            for run, absent in (ours, theirs)
+        ]
+        numbers = [[numbers_of(made) for made in side] for side in sides]
+        if len({one.shape for side in numbers for one in side}) > 1 or not numbers[0][0].size:
+            attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
+        else:
+            teach, also, *judged = map(np.array, numbers)
+            attack = self._bounded(name, *map(discriminant(teach, also), judged))
+        return sides[2], sides[3], attack
 
     def _attribute(self, ours: list[Any], row: Any, target: Any, records: Records) -> Attack:
         """Guess the target of a record whose row is known; two targets are two units apart, or one."""

@@ -37,7 +37,8 @@ def numbers_of(value: Any, above: tuple[int, ...] = ()) -> np.ndarray:
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     if array.dtype.kind == "f":
         return array.ravel().astype(float)
-    if isinstance(value, _PLAIN) or array.dtype != object or callable(value) or id(value) in above:
+    opaque = callable(value) and not hasattr(value, "state_dict")  # a network has its weights
+    if isinstance(value, _PLAIN) or array.dtype != object or opaque or id(value) in above:
         return np.zeros(0)
     found = [numbers_of(part, (*above, id(value))) for _, part in _parts(value)]
     return np.concatenate([np.zeros(0), *found])

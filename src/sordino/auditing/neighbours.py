@@ -85,27 +85,38 @@ class Records:
         return (FAR * np.where(np.abs(waves) > (number % 3) / 3, waves, 0.0), *canary[1:])
 
 
-def crowd(model: Any, count: int = 200) -> Records:
-    """Return records for an estimator: waves, tiny ones, and a crowd that pulls all one way.
+def crowds(model: Any, count: int = 200) -> Iterator[Records]:
+    """Yield records for an estimator: waves with a crowd that pulls all one way, then waves alone.
 
-    A record against the crowd is the worst one for most losses: its residual stays large.
+    A record against the crowd is the worst one for most losses: its residual stays large. A solver that asks
+    what its first answers make worth asking asks most where nothing is extreme.
     """
     if not hasattr(model, "fit") or getattr(model, "schema", None) is not None:
         raise AuditError("Expected data: records are made up for estimators of arrays only.")
-    columns = getattr(model, "n_features_in_", 5)
-    rows = np.cos(np.outer(np.arange(1, count + 1), np.arange(1, columns + 1)) * 1.618)
-    many = np.arange(count) > count // 10
-    rows[many], rows[1], rows[2] = FAR, TINY, 0.0
-    labels = _labels(model)
-    if labels is None:
-        return Records((rows, np.where(many, 0.9, np.cos(3.0 * np.arange(count)))))
-    return Records((rows, np.where(many, labels[-1], np.resize(np.asarray(labels), count))))
+    columns, labels = getattr(model, "n_features_in_", 5), _labels(model)
+    waves = np.cos(np.outer(np.arange(1, count + 1), np.arange(1, columns + 1)) * 1.618)
+    for many in (np.arange(count) > count // 10, np.zeros(count, dtype=bool)):
+        rows = waves.copy()
+        rows[many], rows[1], rows[2] = FAR, TINY, 0.0
+        if labels is None:
+            yield Records((rows, np.where(many, 0.9, np.cos(3.0 * np.arange(count)))))
+        else:
+            yield Records((rows, np.where(many, labels[-1], np.resize(np.asarray(labels), count))))
 
 
-def silence(records: Records) -> Records:
-    """Return as many records whose rows and numbers are zero."""
+def silence(records: Records, canary: tuple[Any, ...]) -> Records:
+    """Return a canary among records whose rows and numbers are zero: nobody else pulls."""
     kept = (part if part is None or part.dtype.kind != "f" else np.zeros_like(part) for part in records.parts)
-    return replace(records, parts=tuple(kept))
+    return replace(records, parts=tuple(kept)).changed(0, canary)
+
+
+def spike(records: Records, canary: tuple[Any, ...]) -> Records:
+    """Return a canary among records that all lie on its axis, on both sides: what it adds to that axis shows.
+
+    An axis that stands out of the noise is released nearly as it is; that of a lone record drowns.
+    """
+    sides = np.where(np.arange(len(records.parts[0])) % 2, -1.0, 1.0)
+    return replace(records, parts=(FAR * np.outer(sides, np.eye(len(canary[0]))[0]), *records.parts[1:]))
 
 
 def one_each(model: Any, count: int) -> Records:

@@ -62,6 +62,13 @@ class Absent:
         return np.array([min(self.unit, population - 1)])
 
 
+class Pull(Absent):
+    """A unit that adds a whole sensitivity along the first coordinate to each answer for which it is drawn.
+
+    No record has such gradients, but a guarantee of clipped sums holds for them as well.
+    """
+
+
 @dataclass
 class Heard:
     """One release: what was asked, in which plan, and the exact answer, which nobody but the tape sees."""
@@ -156,6 +163,7 @@ class Tape:
         self.trials: list[Plan] = []
         self.population: int | None = None  # that of the first plan: the absent unit is one of those
         self.batch: Any = None  # rows that batches leave out now
+        self.drawn = True  # whether the absent unit would be in the batch of now
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Tape]:
@@ -225,7 +233,7 @@ class Listener:
         found = facts_of(asked.params)
         heard = Heard(name, self._kind, facts, found, release.query.norm, sensitivity, asked)
         tape.questions.append(heard)
-        tape.batch = self._left_out
+        tape.batch, tape.drawn = self._left_out, True
         answer = original(self._inner, asked, tape.source(3, noise))  # for one that makes its own noise
         if tape.batch is not None:
             raise AuditError(f"{self._kind} has no way to leave a unit out; give it one in auditing/tape.py.")
@@ -265,6 +273,9 @@ def _answered(original: Any, tape: Tape, executor: Any, question: Any, noise: An
 def _privatised(original: Any, tape: Tape, question: Any, exact: Any, noise: Any) -> Any:
     """Write down the exact answer; return the noisy one of the script, or of this run without one."""
     heard, scripted = tape.questions[-1], tape.scripted
+    if isinstance(tape.absent, Pull) and tape.drawn:
+        exact = kept(exact)
+        exact.reshape(-1)[0] += question.room(exact)
     heard.exact, heard.value = read(exact, question.spacing), kept(exact)
     heard.sensitivity = question.room(exact)
     said = exact if scripted is None or scripted.value is None else kept(scripted.value)
@@ -287,6 +298,7 @@ def _drawn(original: Any, tape: Tape, self: Any, population: int, position: int,
     found = original(self, population, position, tape.source(2, noise))
     if isinstance(self, Poisson | FixedSize) and found is not None and population == tape.population:
         found = _with_unit(found, tape.forced, self)
+        tape.drawn = tape.absent is None or bool(np.isin(tape.absent.rows(population), found).any())
     if left_out is None:
         return found
     rows = np.arange(population) if found is None else found

@@ -88,6 +88,8 @@ class LocalRecords:
                 out = out + self.intercept * w[..., -1]
             if w.ndim > 1:
                 return out
+            if isinstance(out, np.ndarray):  # whoever asks again gets the same array
+                out.setflags(write=False)
             known = (w.copy(), out)
             object.__setattr__(self, "_margins", known)
         return known[1]
