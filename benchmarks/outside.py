@@ -303,7 +303,12 @@ def main(arguments: list[str] | None = None) -> int:
                   f"{'holds' if one['holds'] else 'FAILS'}", flush=True)  # fmt: skip
         rows += found or []
     if chosen.json:
-        kept = {"date": datetime.date.today().isoformat(), "rows": rows}
+        before = json.loads(chosen.json.read_text("utf-8"))["rows"] if chosen.json.exists() else []
+        again = {one["tool"] for one in rows}
+        kept = {
+            "date": datetime.date.today().isoformat(),
+            "rows": [*(one for one in before if one["tool"] not in again), *rows],
+        }
         chosen.json.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     return int(not all(one["holds"] for one in rows))
 

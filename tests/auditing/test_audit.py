@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 import sordino
@@ -21,6 +22,7 @@ from sordino.auditing.attacks import (
     Rates,
     Scale,
     advantage,
+    discriminant,
     least,
     likelihood_ratios,
     lower_bound,
@@ -28,7 +30,8 @@ from sordino.auditing.attacks import (
     one_run_refutes,
     power,
 )
-from sordino.auditing.tape import play
+from sordino.auditing.neighbours import crowds
+from sordino.auditing.tape import Absent, Pull, play
 from sordino.errors import AuditError
 from sordino.kernel import NoiseSource
 from sordino.kernel.mechanism import Gaussian
@@ -41,6 +44,10 @@ QUICK = {"seconds": 2.0, "draws": 4000}
 
 def mean(X):
     return sordino.mean(X, epsilon=2.0, bounds=(-3.0, 3.0))
+
+
+def mean4(X):
+    return sordino.mean(X, epsilon=4.0, bounds=(-3.0, 3.0))
 
 
 SUBJECTS = {
@@ -136,10 +143,10 @@ def test_public_choices_are_the_same_on_all_neighbours_and_sums_of_floats_have_t
     found = sordino.audit(network, seconds=0.5, draws=0)
     assert not found.refuted, found
     assert network.random_state is None
-    auditor = AUDIT._Auditor(network, next(AUDIT.crowds(network)), None, 1.0, 0.95, None, True)
+    auditor = AUDIT._Auditor(network, next(crowds(network)), None, 1.0, 0.95, None, True)
     assert auditor._rounding_of(play(auditor.runner(auditor.records))) > 1e-6  # tensors of 32 bits
     linear = sordino.LinearRegression(epsilon=1.0, solver="gd")
-    auditor = AUDIT._Auditor(linear, next(AUDIT.crowds(linear)), None, 1.0, 0.95, None, True)
+    auditor = AUDIT._Auditor(linear, next(crowds(linear)), None, 1.0, 0.95, None, True)
     assert auditor._rounding_of(play(auditor.runner(auditor.records))) == 1e-9  # also where torch is loaded
 
 
@@ -233,6 +240,44 @@ def test_scores_of_lira_are_the_ratio_of_two_normal_laws():
     ours, theirs = likelihood_ratios(*normal_pair(1.0, 3000, 3))
     assert np.corrcoef(ours, normal_pair(1.0, 3000, 3)[0][1000:])[0, 1] > 0.99
     assert np.mean(ours > 0) + np.mean(theirs <= 0) == pytest.approx(2 * 0.691, abs=0.06)
+
+
+def test_a_discriminant_finds_what_a_canary_moves_from_fits_with_the_same_noise():
+    noise = NoiseSource.seeded_not_private(8)
+    moved = np.array([0.0, 0.0, 0.7, 0.0])
+    first, judged = noise.normal((60, 4)), [noise.normal((2000, 4)) for _ in range(2)]
+    score = discriminant(first + moved, first)
+    ours, theirs = score(judged[0] + moved), score(judged[1])
+    away = (ours.mean() - theirs.mean()) / np.std(theirs)
+    assert away == pytest.approx(0.7, abs=0.1)  # as far as the noise allows, with 60 pairs
+
+
+def test_a_gradient_canary_adds_one_sensitivity_to_each_answer_for_which_it_is_drawn():
+    model = sordino.LinearRegression(epsilon=2.0, solver="sgd", max_iter=1, solver_options={"batch_size": 30})
+    seen = set()
+    for seed in range(8):
+        pulled, alone = (play(lambda: clone(model).fit(X, X[:, 0]), None, absent, seed).questions[0]
+                         for absent in (Pull(0), Absent(0)))  # fmt: skip
+        moved = (pulled.vector - alone.vector) / pulled.sensitivity
+        assert np.abs(moved[1:]).max() < 1e-9
+        seen.add(round(float(moved[0]), 6))
+    assert seen == {0.0, 1.0}  # half of the records are in a batch
+
+
+def test_waves_alone_make_auto_ask_all_that_its_plan_pays_for():
+    model = sordino.LinearRegression(epsilon=1.0)
+    asked = [len(play(lambda r=records: clone(model).fit(*r.parts)).questions) for records in crowds(model)]
+    assert asked[1] > asked[0]
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+@pytest.mark.parametrize("fit", [mean4, sordino.PCA(2, epsilon=4.0)], ids=["mean", "PCA"])
+def test_outputs_alone_demonstrate_half_of_a_claim_of_four(fit):
+    found = sordino.audit(fit, X if fit is mean4 else None, seconds=1, draws=100, fits=300)
+    outputs = next(attack for attack in found.attacks if attack.name == "black box")
+    assert 2.0 <= outputs.epsilon <= 4.0
+    assert not found.refuted
 
 
 def test_one_fit_with_many_canaries_demonstrates_part_of_a_claim_and_all_of_a_broken_one(monkeypatch):

@@ -67,10 +67,8 @@ class Pair:
     @property
     def is_attacked(self) -> bool:
         """Whether the likelihood of its answers is known: others add nothing to the statistic."""
-        sampling, known = (
-            self.ours.asked.release.sampling,
-            type(self.ours.asked.release.mechanism) in DENSITIES,
-        )
+        sampling = self.ours.asked.release.sampling
+        known = type(self.ours.asked.release.mechanism) in DENSITIES
         sampled = isinstance(sampling, FixedSize) or (isinstance(sampling, Poisson) and self.absent is None)
         return known and self.ours.sensitivity > 0 and (not sampled or getattr(sampling, "rate", 0.0) == 1.0)
 

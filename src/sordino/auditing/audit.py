@@ -572,8 +572,9 @@ class _Auditor:
         if len({one.shape for side in numbers for one in side}) > 1 or not numbers[0][0].size:
             attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
         else:
-            teach, also, *judged = map(np.array, numbers)
-            attack = self._bounded(name, *map(discriminant(teach, also), judged))
+            teach, also, judged, others = map(np.array, numbers)
+            score = discriminant(teach, also)
+            attack = self._bounded(name, score(judged), score(others))
         return sides[2], sides[3], attack
 
     def _attribute(self, ours: list[Any], row: Any, target: Any, records: Records) -> Attack:
@@ -585,10 +586,7 @@ class _Auditor:
             *(np.array([_belief(m, row[None], target)[0] for m in s]) for s in (ours, theirs))
         )
         right, count = int(np.sum(scores[0] > 0) + np.sum(scores[1] <= 0)), 2 * len(scores[0])
-        steps, (epsilon, delta) = (
-            3 - self.report.relation.contributions,
-            (self.report.epsilon, self.report.delta),
-        )
+        epsilon, delta, steps = self.report.epsilon, self.report.delta, 3 - self.report.relation.contributions
         group = worst_trade_off(steps * epsilon, delta * (1 + (steps - 1) * math.exp(min(epsilon, 500.0))))
         words = f"the target was guessed in {right} of {count} fits"
         refuted = 2 * least(right, count, ALARM) - 1 > group.advantage
