@@ -178,6 +178,12 @@ class SizeCounts(OneCount):
             return counts
         return np.append(counts[close].sum(), np.where(close, 0.0, counts)[1:])
 
+    def on_grid(self, octaves: Floats, last: int) -> Floats:
+        """Return counts of octaves as counts of this grid, in units of the end of octave ``last``."""
+        cells = np.arange(_LOWEST, _HIGHEST + 1) + last
+        inside = (cells >= 0) & (cells < len(octaves))
+        return np.where(inside, octaves[np.where(inside, cells, 0)], 0.0)
+
     def _below(self, cell: Any) -> Any:
         """Return the largest size in a cell."""
         return np.exp2(cell / self.cells + _LOWEST)
@@ -304,6 +310,29 @@ class AffineGradient(ClippedSum):
 
 
 # ------ The second moments of mapped rows: which directions are long, and which columns resemble each other
+
+
+@dataclass(frozen=True)
+class MappedSum(ClippedSum):
+    """The sum of the rows through the map ``params``, which clips them to length 1; without a constant entry.
+
+    **Privacy.** A record adds a vector of norm at most 1.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
+    def contribution(self, params: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: rows and shift apart."""
+        return affine_reach(1.0, params)
+
+    def evaluate(self, records: AffineViews, params: Affine) -> Floats:
+        view = records.through(params)
+        found: Floats = view.weighted_sum(clip_scalars(np.ones(len(view.norms)), view.norms, 1.0))
+        return found
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from scipy import sparse
 from sordino.kernel import ClippedSum, Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import row_norms
-from sordino.kernel.query import DenseRows, OneCount, PartedArrays, PartedRows, ValueColumns
+from sordino.kernel.query import AffineViews, DenseRows, OneCount, PartedArrays, PartedRows, ValueColumns
+from sordino.problems.affine import Affine
 from sordino.problems.losses import Loss
 from sordino.problems.robust import (
     ABOVE,
@@ -108,6 +109,21 @@ class ColumnScales(OneCount):
         if not self.sides:
             return (values,)
         return np.where(values > 0, values, 0.0), np.where(values < 0, values, 0.0)
+
+
+@dataclass(frozen=True)
+class ColumnUnits(ColumnScales):
+    """The same for rows that are also seen through maps; those on a device column by column."""
+
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts, shape (columns, BINS)."""
+        if hasattr(records, "scaled_rows"):
+            return super().evaluate(records, params)
+        center = np.zeros(self.columns) if params is None else params
+        maps = [Affine(center[[j]], np.ones(1), 0.0, np.array([j])) for j in range(self.columns)]
+        return np.concatenate([counts_of(np.asarray(records.through(one).sizes)[:, None]) for one in maps])
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from scipy.special import softmax
 from sordino.errors import PlanError
 from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
-from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, SizeCounts
+from sordino.problems.affine import Affine, AffineGradient, MappedGram, SizeCounts
 from sordino.problems.losses import LabelModel, has_length
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts
 from sordino.solvers.base import STEPS, Capabilities, NoisyCoefficients, Options, Solver
+from sordino.solvers.columns import INTERCEPT, column_map, has_units, map_of, map_queries
 from sordino.solvers.correction import (
     constant_margin,
     corrected,
@@ -34,7 +35,6 @@ from sordino.solvers.descent import (
     NoisyDescent,
     TargetUnit,
     coefficient_noise,
-    column_means,
     grid_cells,
     has_metric,
     masked,
@@ -45,7 +45,6 @@ from sordino.solvers.descent import (
     penalty_bend,
     row_size,
     second_moments,
-    shrunk,
     top_mask,
 )
 from sordino.solvers.length import (
@@ -175,7 +174,7 @@ def screens_first(problem: Problem, counts: Sequence[int]) -> bool:
     return problem.outputs == 1 and len(counts) > 1 and problem.features >= SCREEN_FROM * counts[0]
 
 
-def listed_map(curator: Curator, problem: Problem, count: int, map_of: Callable[..., Affine]) -> Affine:
+def listed_map(curator: Curator, problem: Problem, count: int) -> Affine:
     """Return the map that lists the columns with the ``count`` largest moments.
 
     The others count as if their moments were the least that is listed, or drowned in the noise, as those of
@@ -186,7 +185,8 @@ def listed_map(curator: Curator, problem: Problem, count: int, map_of: Callable[
     released = as_sparse(largest).sorted()
     columns = np.unique(released.indices % d)
     least = float(np.abs(released.values).min()) if released.values.size else 0.0
-    affine = map_of(released.at(columns), released.at(columns + d), columns, least)
+    noise = noise_std(curator, "moments") / n
+    affine = map_of(problem, (released.at(columns), released.at(columns + d)), noise, columns, least)
     return affine.resized(1.0 / row_size(curator, "sizes", affine, problem.data_norm)[0])
 
 
@@ -229,12 +229,10 @@ def spread(values: Floats, columns: Ints | None, size: int) -> Floats:
 
 
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
-MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
+SIZES, SIZES_AGAIN = 0.02, 0.01
 # Margin noise that the last iterate may carry: dense models of two and of more classes, of numbers and of
 # labels in a metric, models still to be thresholded.
 DENSE, MANY, NUMBERS, METRIC, SELECTING = 1.2, 1.6, 0.5, 0.7, 0.3
-INTERCEPT = 0.25
-COLUMN_POWER = 0.4
 CLIP = 0.35
 # Share of the counts that find the centre of the targets, and how often the interval is narrowed.
 CENTER, CENTER_OF_FEW, CENTER_STEPS = 0.02, 0.06, 3
@@ -341,7 +339,7 @@ class Auto:
         """Return all questions with how often they are asked and their shares; ``last`` are the last ones."""
         cells = grid_cells(problem)
         queries: dict[str, tuple[Any, int, float]] = {
-            "moments": (ColumnMoments(problem.data_norm), 1, MOMENTS),
+            **map_queries(problem, not self.screens and has_units(problem)),
             "sizes": (SizeCounts("rows", cells), 1, SIZES),
         }
         if self._metric(problem):
@@ -538,25 +536,11 @@ class Auto:
 
     def _mapped(self, curator: Curator, problem: Problem) -> tuple[Affine, float]:
         """Return the map, and how many times larger the squares of whole rows are than of mapped ones."""
-        n, d, radius = problem.population, problem.features, problem.data_norm
-        floor = 2.0 * noise_std(curator, "moments") / n
-
-        def map_of(first: Floats, second: Floats, columns: Ints | None = None, listed: float = 0.0) -> Affine:
-            means = column_means if columns is None else shrunk  # the largest of all have no middle
-            mean = means(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
-            least = max(floor, listed, 1e-12)
-            scale = np.maximum(second, least) ** -COLUMN_POWER
-            largest = scale.max() if columns is None else least**-COLUMN_POWER
-            intercept = INTERCEPT if problem.intercept else 0.0
-            rest = None if columns is None else 1.0 / radius
-            return Affine(mean, scale / (largest * radius), intercept, columns, rest)
-
         if self.screens:
-            return listed_map(curator, problem, self._first_count, map_of), 1.0
-        released = curator.release("moments") / n
-        affine = map_of(released[:d], released[d:])
+            return listed_map(curator, problem, self._first_count), 1.0
+        affine = column_map(curator, problem)
         spread = self._row_noise(curator, problem, "gradient")
-        size, stretch = row_size(curator, "sizes", affine, radius, spread)
+        size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread)
         return affine.resized(1.0 / size), stretch
 
 
