@@ -34,6 +34,7 @@ from sordino.solvers.descent import (
     Noise,
     NoisyDescent,
     TargetUnit,
+    class_rates,
     coefficient_noise,
     grid_cells,
     has_metric,
@@ -484,6 +485,7 @@ class Auto:
     ) -> NoisyDescent:
         mask = view.mask
         n, steps = problem.population, curator.plan.releases[name].times
+        query: Any = curator.plan.releases[name].query
         coordinates = start.size if mask is None else int(mask.sum())
         noise = Noise(noise_std(curator, name) / n, coordinates)
         metric = None
@@ -492,6 +494,10 @@ class Auto:
             metric = view.moments.metric(mask, problem.loss.curvature, penalty)
         budget = self._margin_noise(name, problem)
         step = self.step or noise_limited_step(budget, steps, noise, momentum_in(metric))
+        if metric is not None and problem.outputs > 1 and problem.intercept:
+            shares = softmax(view.affine.intercept * start[:, -1])
+            told = math.sqrt(0.5 * steps) * min(1.0, query.clip / math.sqrt(2.0))
+            metric = replace(metric, rates=class_rates(shares, noise, told, step / metric.longest))
 
         def gradient(w: Floats) -> Floats:
             return curator.release(name, (w, *view.params)) / n

@@ -254,6 +254,8 @@ EMPTY = 2.0, 0.25
 # A direction with less than so many rows in it is not hurried: of numbers, of labels (which say less), and
 # where there is no noise.
 SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN = 10.0, 200.0, 0.01
+# Margins of a rare class may have so much noise when it is hurried.
+_HURRIED = 0.25
 # Without noise a direction with less than this part of the largest is rounding: no step should follow it.
 ROUNDED = 1e-9
 
@@ -266,7 +268,7 @@ class Metric:
     expected of them at least; ``pace`` is p, and ``bend`` the largest second derivative of the loss. p is
     scaled such that steps add as much noise to a margin as without a metric: ``sum p^2 s = sum s``. Noise
     tilts axes by ``tilt``, the deviation of an entry of the moments over their size, those that it hides
-    aside. No record may have the columns that are ``empty``.
+    aside. No record may have the columns that are ``empty``. A class is hurried by its entry of ``rates``.
     """
 
     axes: Floats
@@ -276,19 +278,20 @@ class Metric:
     bend: float
     tilt: Floats
     empty: Bools
+    rates: Floats = field(default_factory=lambda: np.ones(()))
 
     def __call__(self, gradient: Floats) -> Floats:
         """Return ``P g``, for each row of several."""
-        return ((gradient @ self.axes.T) * self.pace) @ self.axes
+        return self.rates * ((gradient @ self.axes.T) * self.pace) @ self.axes
 
     def squared(self, moved: Floats) -> float:
         """Return ``v^T P^-1 v``."""
-        return float((np.square(moved @ self.axes.T) / self.pace).sum())
+        return float((np.square(moved @ self.axes.T) / (self.rates * self.pace)).sum())
 
     @property
     def noise(self) -> float:
         """How much isotropic noise has along its own step, in units of a step without a metric."""
-        return float(self.pace.mean())
+        return float(self.pace.mean() * self.rates.mean())
 
     @property
     def own(self) -> float:
@@ -406,6 +409,20 @@ def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: 
     noise, n = noise_std(curator, "second"), problem.population
     moments = Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
     return replace(moments, stretch=stretch)
+
+
+def class_rates(shares: Floats, noise: Noise, told: float, most: float) -> Floats:
+    """Return how many times faster the log odds of each class may go: those of a rare one bend less.
+
+    Noise enters by the same factor: ``most`` is what it allows in any case, and the whole factor where the
+    mean of the last points has margins with less noise than ``_HURRIED`` for it. A record tells ``told`` of
+    what it would without a clip, times the root of the number of points.
+    """
+    bends = shares * (1.0 - shares)
+    whole = bends.max() / np.maximum(bends, NOTHING)
+    unsure = noise.std * (noise.coordinates / shares.size) / np.maximum(bends * told, NOTHING)
+    allowed = np.maximum(most, whole * np.minimum(1.0, _HURRIED / np.maximum(unsure, NOTHING)))
+    return np.clip(whole, 1.0, np.maximum(allowed, 1.0))[:, None]
 
 
 def penalty_bend(problem: Problem, affine: Affine) -> Floats | float:
@@ -664,7 +681,8 @@ def coefficient_noise(
     for i, leg in enumerate(legs):
         before = noise * legs[i - 1].resized(leg) if i else noise
         noise = np.where(leg.open(shape), _spread(leg, bend, before, after), 0.0)
-    return noise * legs[-1].scale
+    metric = legs[-1].descent.metric
+    return noise * legs[-1].scale * (1.0 if metric is None else metric.rates)
 
 
 def noise_factor(legs: Sequence[Leg], bend: float, after: Floats | None) -> Floats | None:
