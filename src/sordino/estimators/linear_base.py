@@ -28,6 +28,7 @@ from sordino.checks import (
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, look_up
+from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import (
@@ -292,7 +293,8 @@ class LinearModel(LinearParameters, Coefficients):
         """Fit rows that were checked; ``public`` are the facts about targets and weights."""
         rows = self._records(X, targets, weights)
         if groups is not None:
-            rows = GroupedExecutor(rows, groups)
+            executor = SharedExecutor if self._solver_name(True) == "auto" else GroupedExecutor
+            rows = executor(rows, groups)
         ask = self._ask(rows.population // self._questions)
         self._check_weighting(weights is not None, groups is not None)
         task = self._task((rows.population, X.shape[1]), ask, public, groups is not None)
@@ -383,8 +385,12 @@ class LinearModel(LinearParameters, Coefficients):
         )
 
     def _solver_name(self, grouped: bool) -> str:
-        """Return the solver; ``auto`` is a plainer one for persons, and for losses that it does not know."""
-        plain = grouped or not capabilities_of("auto").knows(self._loss().name)
+        """Return the solver; ``auto`` is a plainer one for losses that it does not know.
+
+        And for persons where a support is chosen, or noise is exact: parts of persons are rounded.
+        """
+        plain = grouped and (self.secure_noise or self.person_default != "gd")
+        plain = plain or not capabilities_of("auto").knows(self._loss().name)
         return self.person_default if plain and self.solver == "auto" else self.solver
 
     def _check_weighting(self, weighted: bool, grouped: bool) -> None:

@@ -18,7 +18,16 @@ from sordino.execute.local import LocalExecutor
 from sordino.execute.records import spread_of
 from sordino.kernel import Batch, Full, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.query import GramSums, PartedArrays, PartedRows, PublicBall, UnitSums
+from sordino.kernel.query import (
+    AffineViews,
+    ColumnSums,
+    GramSums,
+    PartedArrays,
+    PartedRows,
+    PublicBall,
+    PublicMap,
+    UnitSums,
+)
 from sordino.values import refuse_unreadable
 
 _PERSONS = 256  # so many persons are added up one by one at a time
@@ -185,7 +194,12 @@ class SharedExecutor:
         """Sums over all rows, of which none is a unit by itself."""
         return Offer(
             "rows that are parts of persons",
-            (PartedRows if sparse.issparse(self.local.matrix) else PartedArrays, GramSums),
+            (
+                PartedRows if sparse.issparse(self.local.matrix) else PartedArrays,
+                GramSums,
+                AffineViews,
+                ColumnSums,
+            ),
             doubles=False,
             samplings=(Full,),
             remedy="Use secure_noise=False and a solver that asks all records at once, or no groups.",
@@ -196,16 +210,30 @@ class SharedExecutor:
 
 
 class SharedRecords:
-    """Rows with their parts: sums of second moments are weighted here, others where a query adds them up."""
+    """Rows with their parts.
+
+    Sums of second moments, of columns and of rows through a map are weighted here, others and counts where a
+    query adds them up.
+    """
 
     def __init__(self, base: Any, parts: Floats) -> None:
-        self._base, self.parts, self.weights, self.count = base, parts, None, base.count
+        self._base, self.parts, self.weights, self.count = base, parts, base.weights, base.count
         self.targets, self.norms = base.targets, base.norms
         self.margins, self.weighted_sum = base.margins, base.weighted_sum
         self.scaled_rows, self.weighted_norms = base.scaled_rows, base.weighted_norms
 
     def restricted(self, columns: Ints) -> SharedRecords:
         return SharedRecords(self._base.restricted(columns), self.parts)
+
+    def through(self, affine: PublicMap) -> SharedView:
+        return SharedView(self._base.through(affine), self.parts)
+
+    def within(self, columns: Ints | None) -> SharedRecords:
+        return SharedRecords(self._base.within(columns), self.parts)
+
+    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+        found: tuple[Floats, Floats] = self._base.column_moments(square, self.parts)
+        return found
 
     def _rows(self, ball: PublicBall, spread: float = 1.0) -> Iterator[tuple[Floats, Floats]]:
         """Yield the clipped rows, measured in a ball, and their parts as a column."""
@@ -228,6 +256,22 @@ class SharedRecords:
 
     def squared_columns(self, ball: PublicBall) -> Floats:
         return np.sum([(part * np.square(y)).sum(axis=0) for y, part in self._rows(ball)], axis=0)
+
+
+class SharedView:
+    """Mapped rows with their parts: what a query has clipped is added up by parts."""
+
+    def __init__(self, view: Any, parts: Floats) -> None:
+        self._view, self.parts, self.margins = view, parts, view.margins
+        self.targets, self.weights = view.targets, view.weights
+        self.sizes, self.norms, self.factors = view.sizes, view.norms, view.factors
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        parts = self.parts if coefficients.ndim == 1 else self.parts[:, None]
+        return np.asarray(self._view.weighted_sum(coefficients * parts))
+
+    def gram(self, factors: Floats) -> Floats:
+        return np.asarray(self._view.gram(factors * self.parts))
 
 
 class ApartRecords(GroupedRecords):

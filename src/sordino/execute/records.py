@@ -205,12 +205,15 @@ class LocalRecords:
         edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
         return [self.taken(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
-    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
-        """Return the sums of the columns and of their absolute values (or squares), over clipped rows."""
+    def column_moments(self, square: bool = False, parts: Floats | float = 1.0) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their absolute values (or squares), over clipped rows.
+
+        A row counts as its part.
+        """
         usable = np.isfinite(self.norms).astype(float)
         second = np.zeros(self.features)
-        self._add_sizes(usable * self.scale, square, second)
-        return self.weighted_sum(usable)[: self.features], second
+        self._add_sizes(usable * self.scale * (np.sqrt(parts) if square else parts), square, second)
+        return self.weighted_sum(usable * parts)[: self.features], second
 
     def restricted(self, columns: Ints) -> LocalRecords:
         """Return the same records with some of their columns; a record that is not finite stays so."""

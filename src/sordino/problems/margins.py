@@ -13,10 +13,10 @@ from scipy.special import softmax
 from sordino.kernel import ClippedSum
 from sordino.kernel.arrays import Floats, compiled
 from sordino.kernel.clip import clip_scalars, clipped, joint_norms, limit, sum_of_rows
-from sordino.kernel.query import LOGISTIC, AffineViews, RecordSums, as_weights, residual
+from sordino.kernel.query import LOGISTIC, AffineViews, as_weights, residual
 from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
-from sordino.problems.queries import check_clip, weighted
+from sordino.problems.queries import check_clip, row_parts, weighted
 
 # ------------ The vectors of the last question about margins in one compiled pass, for losses of one margin
 
@@ -117,7 +117,7 @@ class MarginFit(ClippedSum):
     offset : whether the offset is asked for too; of one margin only.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (AffineViews, RecordSums)
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     loss: Loss
     clip: float
@@ -154,7 +154,8 @@ class MarginFit(ClippedSum):
             z = s / self.units()[0]
             of = self._of_classes if s.ndim == 2 else self._of_one
             parts = of(z, slope * s + offset, records.targets, unit, own.narrow)
-            return sum_of_rows([weighted(part, records.weights) / own.narrow for part in parts], self.clip)
+            parts = [weighted(part, records.weights) / own.narrow for part in parts]
+            return sum_of_rows(parts, self.clip, row_parts(records))
 
     def _in_one_pass(self, view: Any, s: Floats, params: Any, rows: slice) -> Floats:
         """Return the sum of the clipped vectors of some records; what :meth:`_of_one` does."""
@@ -167,7 +168,8 @@ class MarginFit(ClippedSum):
         loss, point, s = (kind, unit, threshold), (slope, float(offset)), s[rows]
         out = np.empty((s.size, self.size))
         margin_rows(s, records, loss, before, own.travel, point, units, out)
-        return sum_of_rows(out if own.narrow == 1.0 else out / own.narrow, self.clip)
+        parts = None if (parts := row_parts(view)) is None else parts[rows]
+        return sum_of_rows(out if own.narrow == 1.0 else out / own.narrow, self.clip, parts)
 
     def unpacked(self, answer: Floats, narrow: float = 1.0) -> tuple[Floats, Floats]:
         """Return gradient and curvature in the slope (and the offset) from an answer."""

@@ -133,6 +133,18 @@ def check_clip(clip: float) -> None:
     check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
 
 
+def row_parts(records: Any) -> Floats | None:
+    """Return the part of a person that each row stands for; None where rows are records."""
+    return getattr(records, "parts", None)
+
+
+def counted(cells: Floats, count: int, parts: Floats | None) -> Floats:
+    """Return how many records are in each of so many cells, rows by their parts; nan is in none."""
+    inside = np.isfinite(cells)
+    own = None if parts is None else parts[inside]
+    return np.bincount(cells[inside].astype(int), own, minlength=count).astype(float)
+
+
 # --------------- What DP-SRM asks: a little of the gradient and the rest of its change, in one contribution
 
 
@@ -244,24 +256,29 @@ class StepSizeScores(FromSum):
 _OCTAVES = 24
 
 
-def octaves_counted(values: Any, cells: int, ends: tuple[int, int]) -> Floats:
+def octaves_counted(values: Any, cells: int, ends: tuple[int, int], parts: Floats | None = None) -> Floats:
     """Return how many values below zero, and how many others, have their size in each cell of a grid.
 
     An octave has so many cells; what is beyond the ends counts in the cells there, and what is not a finite
-    number nowhere.
+    number nowhere. Rows count by their ``parts``, if they are parts of persons.
     """
-    out = np.zeros((2, cells * (ends[1] - ends[0]) + 1))
-    _count_octaves(np.ascontiguousarray(values, dtype=np.float64), cells, float(ends[0]), float(ends[1]), out)
+    out, values = (
+        np.zeros((2, cells * (ends[1] - ends[0]) + 1)),
+        np.ascontiguousarray(values, dtype=np.float64),
+    )
+    own = np.ones(1) if parts is None else parts
+    _count_octaves(values, own, cells, float(ends[0]), float(ends[1]), out)
     return out
 
 
 @compiled(nogil=True)
-def _count_octaves(values: Floats, cells: int, low: float, high: float, out: Floats) -> None:
+def _count_octaves(values: Floats, parts: Floats, cells: int, low: float, high: float, out: Floats) -> None:
+    last = parts.size - 1
     for i in range(values.size):
         size = abs(values[i])
         if size < math.inf:
             octave = min(max(math.log2(size), low), high) if size > 0.0 else low
-            out[0 if values[i] < 0.0 else 1, math.ceil(cells * (octave - low))] += 1.0
+            out[0 if values[i] < 0.0 else 1, math.ceil(cells * (octave - low))] += parts[min(i, last)]
 
 
 @dataclass(frozen=True)
@@ -295,7 +312,7 @@ class GradientCounts(OneCount):
         with np.errstate(all="ignore"):  # what is not a number is counted nowhere
             margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
-            return octaves_counted(residual * view.norms, self.cells, (-_OCTAVES, 0))
+            return octaves_counted(residual * view.norms, self.cells, (-_OCTAVES, 0), row_parts(records))
 
 
 # -------------------------- Where targets lie: counts in equal cells, asked again in ever smaller intervals
@@ -315,9 +332,9 @@ class TargetCounts(OneCount):
     def evaluate(self, records: Records, params: Any) -> Floats:
         low, high = params
         y = np.asarray(records.targets, dtype=float)
-        y = y[(y >= low) & (y <= high)]
-        cells = np.minimum((CELLS * ((y - low) / (high - low))).astype(int), CELLS - 1)
-        return np.bincount(cells, minlength=CELLS).astype(float)
+        y = np.where((y >= low) & (y <= high), y, np.nan)
+        cells = np.minimum(np.floor(CELLS * ((y - low) / (high - low))), CELLS - 1)
+        return counted(cells, CELLS, row_parts(records))
 
 
 def narrowed(
@@ -386,10 +403,11 @@ class ClassSums(ClippedSum):
         y = np.asarray(records.targets, dtype=float)
         label = np.where(y == -1.0, 0.0, y) if self.outputs == 1 else y
         known = np.isin(label, np.arange(self.classes))
-        weights = None
+        weights = row_parts(records)
         if records.weights is not None:
-            weights = np.clip(np.nan_to_num(np.asarray(records.weights, dtype=float)), 0.0, 1.0)[known]
-        counts = np.bincount(label[known].astype(int), weights, minlength=self.classes).astype(float)
+            own = np.clip(np.nan_to_num(np.asarray(records.weights, dtype=float)), 0.0, 1.0)
+            weights = own if weights is None else own * weights
+        counts = counted(np.where(known, label, np.nan), self.classes, weights)
         return counts - counts.sum() / self.classes
 
 

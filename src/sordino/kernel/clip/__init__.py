@@ -516,16 +516,18 @@ def clipped_blocks(parts: list[Any], bound: float, drop: bool = False) -> list[A
     return [_times(part, factor) for part in parts]
 
 
-def sum_of_rows(rows: Any, bound: float) -> Floats:
+def sum_of_rows(rows: Any, bound: float, parts: Floats | None = None) -> Floats:
     """Return the sum of rows, an array or the list of its columns, each clipped to the norm ``bound``.
 
-    A row that is not finite adds nothing. **Rounding.** As in :func:`clipped_blocks`.
+    A row that is not finite adds nothing; ``parts`` of at most 1 multiply what is clipped.
+    **Rounding.** As in :func:`clipped_blocks`.
     """
     if isinstance(rows, list) and any(hasattr(column, "tensor") for column in rows):
         near = next(column for column in rows if hasattr(column, "tensor"))
         return _doubles().sum_of_rows([beside(near, column) for column in rows], bound)
     each = np.stack(rows, axis=1) if isinstance(rows, list) else rows
     factors = factors_of(row_norms(each), bound)
+    factors = factors if parts is None else factors * parts
     kept = factors > 0.0
     return np.asarray(factors @ each if kept.all() else factors[kept] @ each[kept])
 
