@@ -26,14 +26,15 @@ _SIZES = SizeCounts("rows")
 
 
 def has_units(problem: Problem) -> bool:
-    """Return whether the sizes of columns are counted one by one: labels and counts, few columns.
+    """Return whether the sizes of columns are counted one by one: labels, counts and persons, few columns.
 
     Sums of columns in one unit, that of the longest, tell nothing of columns that are a thousand times
-    smaller. A count has no unit.
+    smaller. A count has no unit. Numbers of records have a correction by whole rows in the place of it.
     """
     signal = problem.population * min(problem.epsilon, 4.0)
     few = has_metric(problem) or problem.loss.targets == "counts"
-    return problem.loss.targets != "numbers" and few and signal >= _SHOWN * math.sqrt(problem.features)
+    own = problem.loss.targets != "numbers" or problem.unit == "person"
+    return own and few and signal >= _SHOWN * math.sqrt(problem.features)
 
 
 def map_queries(problem: Problem, units: bool) -> dict[str, tuple[Any, int, float]]:
