@@ -17,6 +17,7 @@ from sordino.problems.affine import (
     GramShells,
     MappedCurvature,
     MappedGram,
+    MappedSum,
     SizeCounts,
 )
 from sordino.problems.covariance import (
@@ -56,6 +57,7 @@ from sordino.problems.scales import (
     CellMoments,
     CellTrees,
     ColumnScales,
+    ColumnUnits,
     CountsBelow,
     FeatureScales,
     GradientScales,
@@ -126,6 +128,8 @@ AFFINES = [
     Case("affine without shift", AffineGradient(SQUARED, 0.7), (W[:D], PLAIN, None, 2.0), 1.3),
     Case("affine without intercept", AffineGradient(SQUARED, 0.7), (W[:D], BARE, None, 1.0), 1.3),
     Case("affine on a mask", AffineGradient(SQUARED, 0.7), (W, AFFINE, np.arange(5) > 1, 1.0), 1.3),
+    Case("sum of mapped rows", MappedSum(), PLAIN, 1.3),
+    Case("sum of mapped rows with intercept", MappedSum(), AFFINE, 1.3),
     Case("second moments", MappedGram(), AFFINE, 1.3),
     Case("second moments without shift", MappedGram(), PLAIN, 1.3),
     Case("second moments without intercept", MappedGram(), BARE, 1.3),
@@ -242,6 +246,7 @@ BOUNDED = [
 ]
 COUNTS = [
     Case("column scales", ColumnScales(D), None, exact=False),
+    Case("column units", ColumnUnits(D), CENTRE, 1.3, exact=False),
     Case("column scales by side", ColumnScales(D, sides=True), None, exact=False),
     Case("gradient scales", GradientScales(SQUARED), SCALED, exact=False),
     Case("gradient scales, centred", GradientScales(SQUARED), SHIFTED, kinds=DENSE, exact=False),

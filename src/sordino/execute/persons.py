@@ -232,7 +232,7 @@ class SharedRecords:
         return SharedRecords(self._base.within(columns), self.parts)
 
     def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
-        found: tuple[Floats, Floats] = self._base.column_moments(square, self.parts)
+        found: tuple[Floats, Floats] = self._base.parted_moments(square, self.parts)
         return found
 
     def _rows(self, ball: PublicBall, spread: float = 1.0) -> Iterator[tuple[Floats, Floats]]:

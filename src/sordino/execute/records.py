@@ -205,11 +205,12 @@ class LocalRecords:
         edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
         return [self.taken(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
-    def column_moments(self, square: bool = False, parts: Floats | float = 1.0) -> tuple[Floats, Floats]:
-        """Return the sums of the columns and of their absolute values (or squares), over clipped rows.
+    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their absolute values (or squares), over clipped rows."""
+        return self.parted_moments(square, 1.0)
 
-        A row counts as its part.
-        """
+    def parted_moments(self, square: bool, parts: Floats | float) -> tuple[Floats, Floats]:
+        """Return the same of rows that count as parts."""
         usable = np.isfinite(self.norms).astype(float)
         second = np.zeros(self.features)
         self._add_sizes(usable * self.scale * (np.sqrt(parts) if square else parts), square, second)

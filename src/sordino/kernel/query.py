@@ -198,7 +198,10 @@ class MappedRows(Records, Protocol):
 
 
 class AffineViews(Records, Protocol):
-    """Rows through a public affine map."""
+    """Rows through a public affine map; their ``parts`` where they are parts of persons, None for records."""
+
+    @property
+    def parts(self) -> Floats | None: ...
 
     def through(self, affine: PublicMap) -> MappedRows:
         """Return these rows mapped."""

@@ -15,7 +15,7 @@ from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.lazy import TouchMap
 from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, OneCount, Point, Pull
 from sordino.problems.losses import Loss, compiled_form
-from sordino.problems.queries import check_clip, octaves_counted, row_parts, sure, weighted
+from sordino.problems.queries import check_clip, octaves_counted, sure, weighted
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
@@ -150,7 +150,7 @@ class SizeCounts(OneCount):
             sizes = np.abs(records.targets - center) / unit
         else:
             sizes = records.through(params).sizes
-        return self.counted(sizes, row_parts(records))
+        return self.counted(sizes, records.parts)
 
     def counted(self, sizes: Floats, parts: Floats | None = None) -> Floats:
         """Return how many sizes lie in each cell; one that is not a number lies in none."""

@@ -16,7 +16,7 @@ from sordino.kernel.clip import clip_scalars, clipped, joint_norms, limit, sum_o
 from sordino.kernel.query import LOGISTIC, AffineViews, as_weights, residual
 from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
-from sordino.problems.queries import check_clip, row_parts, weighted
+from sordino.problems.queries import check_clip, weighted
 
 # ------------ The vectors of the last question about margins in one compiled pass, for losses of one margin
 
@@ -149,17 +149,20 @@ class MarginFit(ClippedSum):
             view = records.through(own.affine)
             if isinstance(s, np.ndarray) and s.ndim == 1 and compiled_form(self.loss) is not None:
                 blocks = [slice(i, i + _BLOCK) for i in range(0, s.size, _BLOCK)]
-                return sum((self._in_one_pass(view, s, params, rows) for rows in blocks), np.zeros(self.size))
+                return sum(
+                    (self._in_one_pass((view, records.parts), s, params, rows) for rows in blocks),
+                    np.zeros(self.size),
+                )
             s = s - self._own_part(view, s, own, unit)
             z = s / self.units()[0]
             of = self._of_classes if s.ndim == 2 else self._of_one
             parts = of(z, slope * s + offset, records.targets, unit, own.narrow)
             parts = [weighted(part, records.weights) / own.narrow for part in parts]
-            return sum_of_rows(parts, self.clip, row_parts(records))
+            return sum_of_rows(parts, self.clip, records.parts)
 
-    def _in_one_pass(self, view: Any, s: Floats, params: Any, rows: slice) -> Floats:
+    def _in_one_pass(self, seen: Any, s: Floats, params: Any, rows: slice) -> Floats:
         """Return the sum of the clipped vectors of some records; what :meth:`_of_one` does."""
-        _, offset, slope, unit, own = params
+        (_, offset, slope, unit, own), (view, parts) = params, seen
         kind, threshold = compiled_form(self.loss) or (0, 0.0)
         weights = as_weights(view.weights if view.weights is None else view.weights[rows])
         records = (view.targets[rows], weights, view.sizes[rows], view.norms[rows])
@@ -168,7 +171,7 @@ class MarginFit(ClippedSum):
         loss, point, s = (kind, unit, threshold), (slope, float(offset)), s[rows]
         out = np.empty((s.size, self.size))
         margin_rows(s, records, loss, before, own.travel, point, units, out)
-        parts = None if (parts := row_parts(view)) is None else parts[rows]
+        parts = None if parts is None else parts[rows]
         return sum_of_rows(out if own.narrow == 1.0 else out / own.narrow, self.clip, parts)
 
     def unpacked(self, answer: Floats, narrow: float = 1.0) -> tuple[Floats, Floats]:

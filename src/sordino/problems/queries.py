@@ -18,7 +18,6 @@ from sordino.kernel.query import (
     OnePass,
     Point,
     Pull,
-    Records,
     RecordSums,
     UnitSums,
     summation_error,
@@ -131,11 +130,6 @@ def distance(w: Point, anchor: Point) -> float:
 def check_clip(clip: float) -> None:
     """Refuse a clip norm that bounds nothing."""
     check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
-
-
-def row_parts(records: Any) -> Floats | None:
-    """Return the part of a person that each row stands for; None where rows are records."""
-    return getattr(records, "parts", None)
 
 
 def counted(cells: Floats, count: int, parts: Floats | None) -> Floats:
@@ -312,7 +306,7 @@ class GradientCounts(OneCount):
         with np.errstate(all="ignore"):  # what is not a number is counted nowhere
             margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
-            return octaves_counted(residual * view.norms, self.cells, (-_OCTAVES, 0), row_parts(records))
+            return octaves_counted(residual * view.norms, self.cells, (-_OCTAVES, 0), records.parts)
 
 
 # -------------------------- Where targets lie: counts in equal cells, asked again in ever smaller intervals
@@ -327,14 +321,14 @@ class TargetCounts(OneCount):
     **Privacy.** A record adds one to one count or to none: 1 in L2, sqrt 2 when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (Records,)
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
-    def evaluate(self, records: Records, params: Any) -> Floats:
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
         low, high = params
         y = np.asarray(records.targets, dtype=float)
         y = np.where((y >= low) & (y <= high), y, np.nan)
         cells = np.minimum(np.floor(CELLS * ((y - low) / (high - low))), CELLS - 1)
-        return counted(cells, CELLS, row_parts(records))
+        return counted(cells, CELLS, records.parts)
 
 
 def narrowed(
@@ -384,7 +378,7 @@ class ClassSums(ClippedSum):
     by a vector of the squared norm ``(a^2 + b^2) (1 - 1 / K) + 2 a b / K <= 2``.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (Records,)
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     outputs: int
 
@@ -399,11 +393,11 @@ class ClassSums(ClippedSum):
         """Return the norm of a centred indicator, or sqrt 2 for a replaced record."""
         return math.sqrt(2.0) if relation.contributions == 2 else self.contribution(params)
 
-    def evaluate(self, records: Records, params: Any) -> Floats:
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
         y = np.asarray(records.targets, dtype=float)
         label = np.where(y == -1.0, 0.0, y) if self.outputs == 1 else y
         known = np.isin(label, np.arange(self.classes))
-        weights = row_parts(records)
+        weights = records.parts
         if records.weights is not None:
             own = np.clip(np.nan_to_num(np.asarray(records.weights, dtype=float)), 0.0, 1.0)
             weights = own if weights is None else own * weights

@@ -116,6 +116,7 @@ class ColumnUnits(ColumnScales):
     """The same for rows that are also seen through maps; those on a device column by column."""
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+    shortcuts: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS)."""
