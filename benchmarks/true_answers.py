@@ -446,6 +446,63 @@ def leverage(seeds: Seeds) -> Iterator[Line]:
             yield inside(f"{kind}, n = {n}, epsilon {epsilon:g}: R2", bar, float(ours), math.inf, said)
 
 
+def unlike(seeds: Seeds) -> Iterator[Line]:
+    """Labels and counts beside columns of other units, and rare classes among several: the excess loss."""
+
+    def dose(rng: np.random.Generator, n: int) -> np.ndarray:
+        return np.where(rng.random(n) < 0.02, 1000 * rng.random(n), 0.0)
+
+    def paid(rng: np.random.Generator, n: int) -> np.ndarray:
+        return np.exp(10 + 0.7 * rng.normal(size=n)).clip(0, 3e5)
+
+    columns = {
+        "a rare dose": (dose, (1.0, 0.004, -0.5), 1001.0),
+        "money": (paid, (1.0, 2e-5, -0.5), 3.01e5),
+        "thousands": (lambda rng, n: 1000 * rng.uniform(-1, 1, n), (1.0, 0.001, -0.5), 1001.0),
+    }
+    for name, (draw, (slope, other, offset), norm) in columns.items():
+        for n in (1000, 20_000, 100_000):
+            for kind in ("labels", "counts"):
+                lost = []
+                for seed in seeds:
+                    rng = np.random.default_rng([seed, n, 26])
+                    X = np.column_stack([np.clip(rng.normal(size=n + TESTED), -3, 3), draw(rng, n + TESTED)])
+                    s, unit = X @ [slope, other] + offset, X.std(axis=0)
+                    if kind == "labels":
+                        y = (rng.random(len(s)) < expit(s)).astype(int)
+                        model = sordino.LogisticRegression(1.0, DELTA, data_norm=norm, classes=[0, 1])
+                        plain = PlainLogistic(C=1e8, max_iter=2000).fit(X[:n] / unit, y[:n])
+                        found = fitted(model, X[:n], y[:n], seed).predict_proba(X[n:])
+                        lost.append([log_loss(y[n:], p) for p in (found, plain.predict_proba(X[n:] / unit))])
+                        continue
+                    y = rng.poisson(np.exp(np.minimum(0.5 * s, 3))).clip(0, 60).astype(float)
+                    bounds = {"data_norm": norm, "target_bound": 60.0}
+                    ours = fitted(
+                        sordino.LinearRegression(1.0, DELTA, loss="poisson", **bounds), X[:n], y[:n], seed
+                    )
+                    theirs = PoissonRegressor(alpha=0.0, max_iter=2000).fit(X[:n] / unit, y[:n])
+                    means = ours.predict(X[n:]), theirs.predict(X[n:] / unit)
+                    lost.append([float(np.mean(m - y[n:] * np.log(m))) for m in means])
+                more = float(np.mean([a - b for a, b in lost]))
+                most = 0.05 if n < 20_000 else 0.005
+                yield inside(f"{kind} beside {name}, n = {n}: excess loss", -1.0, more, most)
+    for classes, offset in ((3, -6.3), (4, -5.5)):
+        for n in (20_000, 100_000):
+            lost = []
+            for seed in seeds:
+                rng = np.random.default_rng([seed, n, classes])
+                X = np.clip(rng.normal(size=(n + TESTED, 3)), -3, 3)
+                scores = X @ np.random.default_rng(classes).normal(size=(3, classes))
+                scores[:, -1] += offset
+                y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+                model = sordino.LogisticRegression(1.0, DELTA, data_norm=5.2, classes=range(classes))
+                plain = PlainLogistic(C=1e8, max_iter=2000).fit(X[:n], y[:n])
+                models = fitted(model, X[:n], y[:n], seed), plain
+                lost.append([log_loss(y[n:], m.predict_proba(X[n:]), labels=range(classes)) for m in models])
+            more = float(np.mean([a - b for a, b in lost]))
+            yield inside(f"a rare class among {classes}, n = {n}: excess loss", -1.0, more, 60.0 / n)
+
+
 def spectrum(seeds: Seeds) -> Iterator[Line]:
     """The first eigenvalue of PCA."""
 
@@ -474,7 +531,20 @@ def spectrum(seeds: Seeds) -> Iterator[Line]:
 
 
 def persons(seeds: Seeds) -> Iterator[Line]:
-    """Persons whose number of rows goes with the target."""
+    """Persons with targets far from zero and columns of other units, or more rows for larger targets.
+
+    A person counts once: where its number of rows goes with the target, the mean is not that of the rows.
+    """
+    for people, least in ((300, 0.6), (2000, 0.74)):
+        found = []
+        for seed in seeds:
+            rng = np.random.default_rng([seed, people, 150])
+            owners = np.repeat(np.arange(people), rng.integers(1, 8, people))
+            X = np.clip(rng.normal(size=(owners.size, 3)), -3, 3)
+            y = 150 + X @ [5.0, 3.0, 0.0] + 2.8 * rng.normal(size=owners.size)
+            model = sordino.LinearRegression(1.0, DELTA, data_norm=5.2, target_bound=200.0)
+            found.append(r2(y, fitted(model, X, y, seed, groups=owners).predict(X)))
+        yield inside(f"{people} persons, targets around 150: R2", least, float(np.mean(found)), 1.0)
     for people in (4000, 20_000):
         found = []
         for seed in seeds:
@@ -531,7 +601,8 @@ def monotone(seeds: Seeds) -> Iterator[Line]:
 
 
 _ALL = (skewed, symmetric, sparse, counts, slopes, rare, steep, statistics)
-MEASURES = {f.__name__: f for f in (*_ALL, few, cancer, search, units, leverage, spectrum, persons, monotone)}
+_MORE = (few, cancer, search, units, unlike, leverage, spectrum, persons, monotone)
+MEASURES = {f.__name__: f for f in (*_ALL, *_MORE)}
 
 
 def main() -> int:

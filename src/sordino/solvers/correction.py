@@ -53,6 +53,8 @@ _MANY_OFFSET, _MANY = 0.07, 5000.0
 _NARROW_OFFSET, _NARROW = 0.6, 1000.0
 # So many records times epsilon for each coefficient make the whole gradient worth its share.
 ROOM = 300.0
+# A step on counts goes astray by factors, not by sums, and waits for so many times as many.
+_COUNTS_ROOM = 3.0
 # A tail that a clip would take counts as a bias by so much of what one side has more.
 _ONE = 0.3
 # Counts that a clip takes are large where more are expected, and bias the slope more.
@@ -96,7 +98,8 @@ def is_few(problem: Problem) -> bool:
 
 def scored(problem: Problem, coefficients: int) -> bool:
     """Return whether the whole gradient is asked: where noise would leave something of it."""
-    return problem.population * problem.epsilon >= ROOM * (coefficients + 1)
+    more = _COUNTS_ROOM if problem.loss.targets == "counts" else 1.0
+    return problem.population * problem.epsilon >= more * ROOM * (coefficients + 1)
 
 
 def offset_share(problem: Problem) -> float:

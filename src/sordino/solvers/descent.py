@@ -421,7 +421,7 @@ def class_rates(shares: Floats, noise: Noise, told: float, most: float) -> Float
     bends = shares * (1.0 - shares)
     whole = bends.max() / np.maximum(bends, NOTHING)
     unsure = noise.std * (noise.coordinates / shares.size) / np.maximum(bends * told, NOTHING)
-    allowed = np.maximum(most, whole * np.minimum(1.0, _HURRIED / np.maximum(unsure, NOTHING)))
+    allowed = np.maximum(most, whole * np.square(np.minimum(1.0, _HURRIED / np.maximum(unsure, NOTHING))))
     return np.clip(whole, 1.0, np.maximum(allowed, 1.0))[:, None]
 
 
