@@ -492,6 +492,8 @@ class LazyRecords:
     returns a sparse vector in that numbering.
     """
 
+    parts: ClassVar[None] = None
+
     def __init__(self, base: CsrRecords) -> None:
         self._base = base
         self.targets, self.norms, self.weights = base.targets, base.norms, base.weights
