@@ -269,7 +269,7 @@ def test_door_14_a_plan_says_how_much_it_opens_and_a_run_opens_no_more(tmp_path)
     opened = plan.rehearsal.largest
     assert opened["moments"] == 4
     assert opened["units"] == 4 * 129  # more than the five coefficients that were counted before
-    assert opened["second"] == 4 * 5 // 2
+    assert opened["second"] == 5 * 6 // 2  # with the constant entry
     times = {name: release.times for name, release in plan.kernel_plan.releases.items()}
     assert plan.coordinates >= sum(opened[name] * times[name] for name in times)
     transcript = SimpleNamespace(path=three.state(0) / "transcript.jsonl")
