@@ -206,7 +206,12 @@ def test_what_to_type_next_is_quoted_and_books_where_learning_was_booked(folder)
     assert "Note: column 'dose': not learned: values beyond 1.1e+12; declare low and high" in said
     (line,) = (line for line in said.splitlines() if line.startswith("Next: "))
     next_words = shlex.split(line.removeprefix("Next: sordino "))
-    assert next_words[:4] == ["fit", "our people.csv", "--schema", "s 1.toml"]
+    assert next_words == ["schema", "check", "s 1.toml"]  # a blank is left
+    table.assign(dose=table["dose"] / 1e14).to_csv("our people.csv", index=False, decimal=",", sep=";")
+    said = typed(*words[:-1], "s 2.toml")
+    (line,) = (line for line in said.splitlines() if line.startswith("Next: "))
+    next_words = shlex.split(line.removeprefix("Next: sordino "))
+    assert next_words[:4] == ["fit", "our people.csv", "--schema", "s 2.toml"]
     for option, value in (("--decimal", ","), ("--ledger", "budget.db"), ("--dataset", "people")):
         assert next_words[next_words.index(option) + 1] == value
     hint = typed("schema", "check", "no such.toml", code=3)
