@@ -99,7 +99,7 @@ def test_door_15_refusals_name_neither_paths_nor_figures_nor_kinds_of_errors(tmp
     answer = party_daemon.Daemon(PartyConfig.load(path), path, lambda _: None).answer(
         {"op": "status", "plan": digest}, three.fingerprint("north")
     )
-    assert answer == {"status": "refused", "releases": 0, "code": "own"}
+    assert answer == {"status": "refused", "releases": 0, "code": "own", "sharing": "unready"}
     assert "data.npz" in three.story(1).lines[-1]["reason"]  # its owner can read more
 
 

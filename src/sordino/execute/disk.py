@@ -47,7 +47,7 @@ class Narrow:
 
     def __init__(self, columns: Ints, records: LocalRecords) -> None:
         self.columns, self.records = columns, records
-        self.targets, self.weights = records.targets, records.weights
+        self.targets, self.weights, self.parts = records.targets, records.weights, records.parts
         self._view: tuple[PublicMap, LocalView] | None = None
 
     @property
