@@ -19,8 +19,8 @@ COLUMN_POWER = 0.4
 # Shares of the budget: of the moments, of the counts of sizes before and after they are centred.
 MOMENTS, UNITS = 0.05, 0.04
 # So many records times epsilon, for the root of the number of columns, show how large each of them is. Labels
-# need more: a rare column that is shown in one fit and not in the next has coefficients that vary by more than
-# their stated noise (tests/hostile/test_doors_noise.py: 3 to 6 times at 900, 1.7 times at 5,300).
+# need more: a rare column that is shown in one fit and not in the next has coefficients that vary more than
+# their stated noise says (tests/hostile/test_doors_noise.py: 3 to 6 times at 900, 1.7 times at 5,300).
 _SHOWN, _SHOWN_BY_LABELS = 400.0, 8000.0
 # Rows are added up that are clipped at so many times their usual length.
 _LONG = 1.5
