@@ -49,6 +49,7 @@ APART = {
     "PartedExecutor": "the base of those on clusters",
     "MarkedPart": "a part of an executor on a cluster",
     "PartiesExecutor": "the integers and the noise of SimulatedParties; tests/parties compares the two",
+    "ShardedExecutor": "a part of a training in several processes, which tests/nn/test_shards.py starts",
     "FederationExecutor": "its records are replies of clients, which tests/parties makes",
 }
 

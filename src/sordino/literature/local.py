@@ -274,3 +274,8 @@ class Tilted:
         return problem.planned(minimiser=Release(query, mechanism, Full(), mean=False))
 
     run = LocalObjective.run
+
+
+def printed_draws(law: type[Any], scale: float, count: int) -> Floats:
+    """Return draws of printed noise around zero: nothing of any record is in them."""
+    return np.asarray(law(scale).privatise(np.zeros(count), 1.0, NoiseSource.from_os()))

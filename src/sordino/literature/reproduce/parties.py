@@ -31,6 +31,7 @@ from sordino.literature.local import (
     Tilted,
     gradient_noise,
     per_coordinate_laplace,
+    printed_draws,
     published_gradient_noise,
 )
 from sordino.literature.reproduce.tables import (
@@ -283,8 +284,10 @@ def scales(quick: bool) -> Table:
 
 def _generated(law: type[Any], scale: float, near: float, far: float, seed: int) -> Outcome:
     """Return the deviation of a thousand draws of printed noise, as the table does."""
-    drawn = law(scale).privatise(np.zeros(1000), 1.0, NoiseSource.from_os())
-    return {"value": float(np.std(drawn)), **({"add-remove": near, "replace-one": far} if far else {})}
+    return {
+        "value": float(np.std(printed_draws(law, scale, 1000))),
+        **({"add-remove": near, "replace-one": far} if far else {}),
+    }
 
 
 def _scale(solver: Any, seed: int) -> Outcome:
