@@ -67,8 +67,8 @@ _FARTHER = 3.0
 _SEEN, _FALSE, _CHEAP = 3.3, 10.0, 1e-3
 # Long rows with gradients of a size bend an axis by so much of what they would if all were alike.
 _ALIKE = 0.5
-# Whole rows bend an axis less than clipped ones only where that is so many times their noise: with one time
-# two of 50 designs of a month fell below the constant.
+# Whole rows bend an axis less than clipped ones only where that is so many times their noise; not chosen on
+# any set, but as what noise alone does in one of a thousand fits.
 _SOFTER = 3.0
 # The smallest rows that leave the constant alone.
 _FLAT = 2.0**-40
