@@ -415,8 +415,8 @@ CASES += [
         "auto-huber-replace",
         lambda problem: Auto(3, _NARROW, 0.3, None, True),
         _problem("huber", "replace-one", intercept=0.8, target_bound=3.0, epsilon=1e4, population=400),
-        # The residual of a Huber loss is at most 1, of targets up to 3. The rows of the pair are in the first
-        # shells, whose share of the question is small; tests/hostile/test_shared_rows.py reaches the others.
+        # The residual of a Huber loss is at most 1, of targets up to 3. The rows of this pair are hardly
+        # clipped; tests/problems/test_affine.py has one that is as long as can be.
         tight={
             **_SECOND,
             **{("long", relation): 0.03 for relation in Relation},

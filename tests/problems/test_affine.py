@@ -10,7 +10,14 @@ from scipy import sparse
 from sordino import SparseLinearRegression
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.affine import (
+    Affine,
+    AffineGradient,
+    ColumnMoments,
+    GradientShells,
+    GramShells,
+    SizeCounts,
+)
 from sordino.problems.losses import LOSSES, Huber
 
 
@@ -154,3 +161,15 @@ def test_a_map_cannot_change_after_rows_were_clipped_for_it():
     assert affine.scale.max() == 1.0
     with pytest.raises(ValueError, match="read-only"):
         affine.shift[0] = 1e6
+
+
+def test_the_longest_row_reaches_the_sensitivity_of_shells():
+    records = LocalExecutor(np.array([[1.0, 0.0]]), np.array([3.0]), 1.0).records(None)
+    affine = Affine(np.zeros(2), np.ones(2), 0.0)
+    moments, sums = GramShells(), GradientShells(LOSSES["squared"])
+    found = np.linalg.norm(moments.evaluate(records, (affine, 64.0)))
+    assert 0.99 < found / moments.sensitivity(Relation.ADD_REMOVE, (affine, 64.0)) <= 1.0
+    for cut, least in ((1, 0.85), (4, 0.97), (8, 0.99)):  # the clipped part and the rest add up to all of it
+        params = (np.zeros(2), affine, 3.0, cut)
+        found = np.linalg.norm(sums.evaluate(records, params))
+        assert least < found / sums.sensitivity(Relation.ADD_REMOVE, params) <= 1.0

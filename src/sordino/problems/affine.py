@@ -391,7 +391,7 @@ class GramShells(OneCount):
     r"""``sum_i 4^s_i (1 - 1 / l_i^2) z_i z_i^T`` for each shell s: what clipped second moments lack.
 
     ``params = (affine, longest)``: rows that have length ``l_i > 1`` in a map ``longest`` times as large lie
-    in the shell ``2^-(s + 1) < ||z_i|| <= 2^-s``. The noise of a shell is in proportion to the squares of its
+    in the shell ``2^-(s + 1) <= ||z_i|| < 2^-s``. The noise of a shell is in proportion to the squares of its
     own rows, and one in which nothing but noise is seen can be left out. A shell is a row of the answer, with
     the upper half of its matrix.
 
@@ -424,7 +424,7 @@ class GramShells(OneCount):
 
 @dataclass(frozen=True)
 class GradientShells(ClippedSum):
-    r"""``sum_i clip_c(r_i z_i)``, and its rest in shells of ``2^-(s + 1) < |r_i| ||z_i|| <= 2^-s``.
+    r"""``sum_i clip_c(r_i z_i)``, and its rest in shells of ``2^-(s + 1) <= |r_i| ||z_i|| < 2^-s``.
 
     ``params = (w, affine, unit, cut)``: residuals are in units of the largest possible one, ``c = 2^-cut``.
     Together the answers are the whole gradient, of which nothing is clipped. The noise of each is in

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.arrays import Floats, Ints, Rows, compiled
 
 # Write ``u = 2^-53``. All norms of this package are taken in double precision (single precision is cast
@@ -523,6 +523,8 @@ def sum_of_rows(rows: Any, bound: float, parts: Floats | None = None) -> Floats:
     **Rounding.** As in :func:`clipped_blocks`.
     """
     if isinstance(rows, list) and any(hasattr(column, "tensor") for column in rows):
+        if parts is not None:
+            raise UnsupportedError("Rows on a device are records, not parts of persons. Leave groups out.")
         near = next(column for column in rows if hasattr(column, "tensor"))
         return _doubles().sum_of_rows([beside(near, column) for column in rows], bound)
     each = np.stack(rows, axis=1) if isinstance(rows, list) else rows
