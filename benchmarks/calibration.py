@@ -14,20 +14,20 @@ from dp_accounting.mechanism_calibration import ExplicitBracketInterval, calibra
 from benchmarks.machine import describe
 from sordino.accounting import calibration, certify, solve_scale
 from sordino.accounting.renyi import leaf_curve
-from sordino.kernel.events import Relation, gaussian_event, poisson_event, repeated, zcdp_event
+from sordino.kernel.events import Relation, gaussian_event, poisson_event, repeat_event, zcdp_event
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 
 
 def poisson(rate: float, times: int, relation: Relation) -> Callable[[float], dp.DpEvent]:
     """Return the event of a Poisson-sampled plan at a multiplier."""
-    return lambda z: repeated(poisson_event(rate, gaussian_event(z, relation)), times)
+    return lambda z: repeat_event(poisson_event(rate, gaussian_event(z, relation)), times)
 
 
 def several(z: float) -> dp.DpEvent:
     """Return ten anchors and a thousand corrections, each with its own noise."""
-    parts = [repeated(poisson_event(0.1, gaussian_event(4 * z, ADD)), 10)]
-    parts.append(repeated(poisson_event(0.001, gaussian_event(z, ADD)), 1000))
+    parts = [repeat_event(poisson_event(0.1, gaussian_event(4 * z, ADD)), 10)]
+    parts.append(repeat_event(poisson_event(0.001, gaussian_event(z, ADD)), 1000))
     return dp.ComposedDpEvent(parts)
 
 
@@ -45,7 +45,7 @@ PLANS: list[tuple[str, Callable[[float], dp.DpEvent], float, float, Relation]] =
     ("q=.01 T=1000, large", poisson(0.01, 1000, ADD), 30.0, 1e-5, ADD),
     ("anchors + corrections", several, 1.0, 1e-5, ADD),
     ("selection + gradients", selection, 1.0, 1e-5, REPLACE),
-    ("full batch T=100", lambda z: repeated(gaussian_event(z, ADD), 100), 1.0, 1e-5, ADD),
+    ("full batch T=100", lambda z: repeat_event(gaussian_event(z, ADD), 100), 1.0, 1e-5, ADD),
 ]
 
 

@@ -95,7 +95,7 @@ def nccl(device: str) -> list[dict]:
     """Return what the processes of torchrun reach together; one alone sends its messages all the same."""
     backend = "nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend)
-    trainer.joined = lambda wanted: Processes()
+    trainer.join_processes = lambda wanted: Processes()
     parts = [part.to(device) for part in digits()]
     found = fitted(mnist_cnn().to(device), *parts, steps=60, **TRAINING)
     count, first = dist.get_world_size(), dist.get_rank() == 0

@@ -33,7 +33,7 @@ from sordino.auditing.attacks import advantage, discriminant
 from sordino.auditing.neighbours import one_each
 from sordino.auditing.tape import Absent, play
 from sordino.kernel import Gaussian, NoiseSource, Relation
-from sordino.kernel.events import gaussian_event, poisson_event, repeated
+from sordino.kernel.events import gaussian_event, poisson_event, repeat_event
 from sordino.kernel.mechanism import Rounding
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,7 +138,7 @@ def curves(folder: Path) -> list[Row] | None:
     rows = []
     for (noise, rate, steps), (theirs, beta, same, mu) in zip(asked, found or [], strict=False):
         one = gaussian_event(noise, Relation.ADD_REMOVE)
-        event = repeated(one if rate == 1.0 else poisson_event(rate, one), steps)
+        event = repeat_event(one if rate == 1.0 else poisson_event(rate, one), steps)
         curve = trade_off(event, 1e-5, Relation.ADD_REMOVE)
         name = f"noise {noise:g}, rate {rate:g}, {steps} steps"
         rows.append(row("riskcal", f"advantage, {name}", theirs, curve.advantage,

@@ -84,7 +84,7 @@ def printed(repeats: int) -> Iterator[dict[str, Any]]:
 
 def certified(model: PCA, rows: np.ndarray) -> float:
     """Return what the printed noise certifies; nothing is run."""
-    from sordino.literature.pca import published
+    from sordino.literature.pca import published_solver
     from sordino.runs import Promise
     from sordino.solvers import Options
 
@@ -93,7 +93,7 @@ def certified(model: PCA, rows: np.ndarray) -> float:
         model._problem(*rows.shape, budget),
         Options.of(model.solver_options or {}, max_iter=model.max_iter),
     )
-    solver, paper = published(model.solver, problem, options, budget)
+    solver, paper = published_solver(model.solver, problem, options, budget)
     return Promise.made(budget, solver.plan(problem), paper).certificate.epsilon
 
 

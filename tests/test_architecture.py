@@ -111,7 +111,7 @@ class SignDescent:
     shrink: float
 
     @classmethod
-    def configured(cls, problem, options):
+    def configure(cls, problem, options):
         return cls(options.max_iter or 12, options.clip(problem), options.read(cls.capabilities)["shrink"])
 
     def plan(self, problem):

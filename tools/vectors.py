@@ -26,9 +26,9 @@ from sordino.kernel.events import (
     RareDpEvent,
     Relation,
     TiltDpEvent,
-    composed,
+    compose_events,
     gaussian_event,
-    repeated,
+    repeat_event,
 )
 from sordino.ledger import BudgetPolicy, Ledger, Status
 from sordino.ledger.ledger import chain_heads
@@ -43,26 +43,30 @@ ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 
 def poisson(rate: float, multiplier: float, times: int) -> dp.DpEvent:
     """Return ``times`` Gaussian releases on Poisson batches."""
-    return repeated(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier)), times)
+    return repeat_event(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier)), times)
 
 
 EVENTS: dict[str, dp.DpEvent] = {
     "nothing": dp.NoOpDpEvent(),
     "no noise": dp.NonPrivateDpEvent(),
     "one Gaussian": dp.GaussianDpEvent(1.3),
-    "Gaussians of two sizes": composed([repeated(dp.GaussianDpEvent(5.0), 20), dp.GaussianDpEvent(2.5)]),
-    "Laplace": repeated(dp.LaplaceDpEvent(6.0), 7),
-    "pure": repeated(PureDpEvent(0.15), 11),
+    "Gaussians of two sizes": compose_events(
+        [repeat_event(dp.GaussianDpEvent(5.0), 20), dp.GaussianDpEvent(2.5)]
+    ),
+    "Laplace": repeat_event(dp.LaplaceDpEvent(6.0), 7),
+    "pure": repeat_event(PureDpEvent(0.15), 11),
     "zCDP": dp.ZCDpEvent(0.04, 0.01),
     "DP-SGD": poisson(0.01, 1.0, 1000),
-    "batches and full passes": composed([poisson(0.05, 2.0, 40), repeated(dp.GaussianDpEvent(9.0), 4)]),
-    "batches of a fixed size": repeated(
+    "batches and full passes": compose_events(
+        [poisson(0.05, 2.0, 40), repeat_event(dp.GaussianDpEvent(9.0), 4)]
+    ),
+    "batches of a fixed size": repeat_event(
         dp.SampledWithoutReplacementDpEvent(10_000, 100, dp.GaussianDpEvent(1.0)), 300
     ),
-    "a mixture of shifts": repeated(dp.MixtureOfGaussiansDpEvent(2.0, (0.25, 1.0), (0.9, 0.1)), 30),
+    "a mixture of shifts": repeat_event(dp.MixtureOfGaussiansDpEvent(2.0, (0.25, 1.0), (0.9, 0.1)), 30),
     "the best of a random number of runs": dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(3.0), 10.0, 1.0),
     "a tilted objective": TiltDpEvent(4.0, 0.1),
-    "told but rarely": composed([RareDpEvent(1e-7), dp.GaussianDpEvent(2.0)]),
+    "told but rarely": compose_events([RareDpEvent(1e-7), dp.GaussianDpEvent(2.0)]),
 }
 MALFORMED: list[Any] = [
     {},

@@ -19,10 +19,10 @@ from dp_accounting import dp_event as dp
 from sordino.accounting import certify
 from sordino.errors import NotPrivateWarning
 from sordino.kernel import Relation
-from sordino.kernel.events import composed, laplace_event, poisson_event, pure_event, repeated
+from sordino.kernel.events import compose_events, laplace_event, poisson_event, pure_event, repeat_event
 from sordino.literature import formulas
 from sordino.literature.local import objective_noise, per_coordinate_laplace
-from sordino.literature.pca import distinguishing_probability, published
+from sordino.literature.pca import distinguishing_probability, published_solver
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, Promise
 from sordino.solvers import SOLVERS, Options
@@ -78,12 +78,12 @@ def _bold(value: float | None, claim: float) -> str:
 
 def gaussian(noise: float, times: int = 1) -> dp.DpEvent:
     """Event of full-batch Gaussian noise, in units of the contribution of one record."""
-    return repeated(dp.GaussianDpEvent(noise), times)
+    return repeat_event(dp.GaussianDpEvent(noise), times)
 
 
 def poisson(rate: float, noise: float, times: int) -> dp.DpEvent:
     """Event of the same on Poisson batches."""
-    return repeated(poisson_event(rate, dp.GaussianDpEvent(noise)), times)
+    return repeat_event(poisson_event(rate, dp.GaussianDpEvent(noise)), times)
 
 
 def _both(name: str, setting: str, epsilon: float, delta: float, event: dp.DpEvent, why: str) -> Verdict:
@@ -113,7 +113,7 @@ def sparse_rows() -> Iterator[Verdict]:
 
 def _scsg(anchor: int, batch: int) -> Verdict:
     one, two = formulas.scsg_ht(2, 1e-5, population=RCV1, anchor_batch=anchor, batch_size=batch, epochs=10)
-    event = composed(
+    event = compose_events(
         [poisson(anchor / RCV1, one, 10), poisson(batch / RCV1, two, 10 * math.floor(anchor / batch))]
     )
     name = "DP-SVRG-HT" if anchor == RCV1 else "DP-SCSG-HT"
@@ -124,7 +124,7 @@ def _scsg(anchor: int, batch: int) -> Verdict:
 def _frank_wolfe(epsilon: float, delta: float) -> Verdict:
     noise = formulas.frank_wolfe(epsilon, delta, steps=50)
     add, replace = (
-        certify(repeated(pure_event(2 / formulas.multiplier(noise, r)), 50), delta, r).epsilon
+        certify(repeat_event(pure_event(2 / formulas.multiplier(noise, r)), 50), delta, r).epsilon
         for r in (ADD, REPLACE)
     )
     why = "upper bounds: where above the claim, not certified and not refuted"
@@ -157,7 +157,7 @@ def _pca(name: str, setting: str, solver: str, why: str, d: int = 123) -> Verdic
         own = SOLVERS["pca"][solver].capabilities.options if solver in SOLVERS["pca"] else ()
         options = Options(extra={"n_oversamples": 0} if "n_oversamples" in own else {})
         budget = Ask(0.1, 1e-3)
-        made, noise = published(solver, problem, options, budget)
+        made, noise = published_solver(solver, problem, options, budget)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
             found.append(Promise.made(budget, made.plan(problem), noise).certificate.epsilon)
@@ -204,7 +204,7 @@ def heavy_rows() -> Iterator[Verdict]:
         why = "the listing uses X where the proof needs X_t"
         yield _both("DP-SCO, strongly convex, as listed", f"T = {steps}", 1, 1e-5, event, why)
     scale = formulas.multiplier(formulas.peeling(1, 1e-5, sparsity=10), REPLACE)
-    event = composed([repeated(pure_event(2 / scale), 10), repeated(laplace_event(scale), 10)])
+    event = compose_events([repeat_event(pure_event(2 / scale), 10), repeat_event(laplace_event(scale), 10)])
     found = certify(event, 1e-5, REPLACE).epsilon
     yield Verdict("Peeling", "s = 10", 1, 1e-5, None, found, "sound, loose; an upper bound")
 

@@ -13,15 +13,15 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
 from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning, levels_to_the_caller
-from sordino.execute import Held, HeldColumn, held, untensored
+from sordino.execute import Held, HeldColumn, hold, strip_tensor
 from sordino.execute.csr import sound
 from sordino.values import CAUGHT, as_float, check_positive, is_number, refuse_unreadable, refusing
 
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
-    X, y = untensored(X, here=not reset), untensored(y)
-    elsewhere = held(X, None if isinstance(y, str) else y)
+    X, y = strip_tensor(X, here=not reset), strip_tensor(y)
+    elsewhere = hold(X, None if isinstance(y, str) else y)
     if elsewhere is not None:
         return _check_held(estimator, *elsewhere, y, reset, kwargs)
     X, numeric = sound(X), bool(kwargs.get("y_numeric"))
@@ -113,7 +113,7 @@ def encode_labels(y: Any, classes: Any) -> tuple[Any, np.ndarray, str]:
         known = refusing(lambda: np.unique(y), None, y)
         codes, said = np.searchsorted(known, y), SEEN_LABELS
     else:
-        known, said = _declared(classes), DECLARED_LABELS
+        known, said = _declared_classes(classes), DECLARED_LABELS
         codes = _codes_of(y, known)
     if known.size < 2:
         raise InvalidInputError(
@@ -127,7 +127,7 @@ def _places(y: np.ndarray, known: np.ndarray) -> np.ndarray:
     return np.searchsorted(known, y)
 
 
-def _declared(classes: Any) -> np.ndarray:
+def _declared_classes(classes: Any) -> np.ndarray:
     try:
         known = np.unique(np.asarray(classes))
     except CAUGHT:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.execute import applied, in_dask
+from sordino.execute import apply_by_block, in_dask
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ def where_rows_lie(method: Method) -> Method:
     def either(self: Any, X: Any) -> Any:
         if in_dask(X):
             check_is_fitted(self)
-            return applied(X, Applied.of(self, method.__name__))
+            return apply_by_block(X, Applied.of(self, method.__name__))
         with np.errstate(all="ignore"):
             return method(self, X)
 
@@ -45,13 +45,13 @@ class Applied:
     @classmethod
     def of(cls, model: Any, method: str) -> Applied:
         """Pack a model."""
-        return cls(packed(model), method)
+        return cls(pack(model), method)
 
     def __call__(self, block: Any) -> Any:
-        return getattr(unpacked(self.payload), self.method)(block)
+        return getattr(unpack(self.payload), self.method)(block)
 
 
-def packed(value: Any) -> bytes:
+def pack(value: Any) -> bytes:
     """Return a model, or what holds one, as bytes; None stands for each ledger in it."""
     import cloudpickle  # type: ignore[import-untyped]
 
@@ -66,8 +66,8 @@ def packed(value: Any) -> bytes:
     return out.getvalue()
 
 
-def unpacked(payload: bytes) -> Any:
-    """Return what was packed by :func:`packed`, in a process that trusts who sent it."""
+def unpack(payload: bytes) -> Any:
+    """Return what was packed by :func:`pack`, in a process that trusts who sent it."""
     return _Loads(io.BytesIO(payload)).load()
 
 

@@ -23,16 +23,16 @@ from sordino.errors import (
     UnsupportedError,
     levels_to_the_caller,
 )
-from sordino.execute import held, in_dask, untensored
+from sordino.execute import hold, in_dask, strip_tensor
 from sordino.execute.persons import number_owners
 from sordino.kernel.arrays import Floats
-from sordino.ledger.address import hidden
+from sordino.ledger.address import hide
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.tables.basis import choose_basis
 from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder
 from sordino.tables.schema import Schema
-from sordino.tables.values import framed
+from sordino.tables.values import frame_of
 from sordino.values import Moved, check_count, refusing
 
 
@@ -51,7 +51,7 @@ class PrivateEstimator(BaseEstimator):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Here and not in __init__: set_params and clone assign as well.
-        super().__setattr__(name, hidden(value) if name == "ledger" and isinstance(value, str) else value)
+        super().__setattr__(name, hide(value) if name == "ledger" and isinstance(value, str) else value)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``solver_options__name`` sets one of the solver's options and leaves the others.
@@ -141,7 +141,7 @@ class Scored:
         if y is None and schema is not None:
             schema.checked(X, target=True)
             X, y, _ = schema.split(X, bounded=False)
-        known = untensored(y)
+        known = strip_tensor(y)
         return float(refusing(lambda: inherited.score(X, known, sample_weight), X, known, self))
 
 
@@ -168,7 +168,7 @@ class Tabular:
         is_file = name == "schema" and isinstance(value, (str, os.PathLike)) and os.path.isfile(value)
         super().__setattr__(name, Schema.of(value) if is_file else value)
 
-    def _tabled(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    def _read_table(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
         """Return the rows, targets and persons of a table, or what was passed."""
         encoder = self._fresh_encoder()
         if encoder is None:
@@ -199,8 +199,8 @@ class Tabular:
                 f"Column {target.name!r}: records without a target are left out of tables in one place "
                 'only. Leave them out before the table goes to Dask, and declare missing = "refuse".'
             )
-        encoder = self._with_basis(encoder, lambda: held(X, None, _zeros)[0].shape[0])  # type: ignore[index]
-        found = held(X, y, encoder.transform, partial(_targets_of, schema))
+        encoder = self._with_basis(encoder, lambda: hold(X, None, _zeros)[0].shape[0])  # type: ignore[index]
+        found = hold(X, y, encoder.transform, partial(_targets_of, schema))
         if found is None or schema.person is not None or groups is not None:
             raise UnsupportedError(
                 "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
@@ -244,7 +244,7 @@ class Tabular:
             groups = self._persons_of(frame, groups)
             return self._keep_encoder(encoder).encoded(frame), groups
         self._refuse_persons()
-        found = held(X, None, self._keep_encoder(encoder).transform)
+        found = hold(X, None, self._keep_encoder(encoder).transform)
         return None if found is None else found[0], groups
 
     def _persons_of(self, frame: Any, groups: Any) -> Any:
@@ -305,7 +305,7 @@ class Tabular:
 
 
 def _refuse_nameless(X: Any, y: Any) -> None:
-    if held(X, y) is not None:
+    if hold(X, y) is not None:
         raise UnsupportedError(
             "A schema describes tables, and rows on disk or in tensors have no columns with names: it would "
             "not be applied. Encode the table first, TableEncoder(schema).fit().transform(table), and leave "
@@ -315,7 +315,7 @@ def _refuse_nameless(X: Any, y: Any) -> None:
 
 def _zeros(table: Any) -> Any:
     """Return one column of zeros for the rows of a part of a table: only their number is asked."""
-    return np.zeros((framed(table).rows, 1))
+    return np.zeros((frame_of(table).rows, 1))
 
 
 def _targets_of(schema: Schema, table: Any) -> Any:
@@ -363,7 +363,7 @@ def target_bound(estimator: Any, target: Target | None, middle: bool) -> float:
     return (target.high - target.low) / 2 if middle else max(abs(target.low), abs(target.high))
 
 
-def centred(target: Target | None, y: Floats, middle: bool) -> tuple[Floats, float]:
+def center_targets(target: Target | None, y: Floats, middle: bool) -> tuple[Floats, float]:
     """Return targets clipped to their declared bounds and, with ``middle``, measured from the middle."""
     if target is None or target.low is None or target.high is None:
         return y, 0.0

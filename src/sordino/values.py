@@ -64,7 +64,7 @@ def check_range(name: str, value: Any, interval: str, remedy: str = "It is a pub
     below = number <= high if interval[-1] == "]" else number < high
     tiny = 0 < abs(number) < SMALLEST and high < math.inf  # a share or a rate whose inverse has no square
     if not (above and below) or tiny:
-        raise InvalidInputError(f"Expected {name} in {interval}, got {_shown(value)}. {remedy}")
+        raise InvalidInputError(f"Expected {name} in {interval}, got {_show(value)}. {remedy}")
     return number
 
 
@@ -99,7 +99,7 @@ def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) 
         raise InvalidInputError(f"Expected {name} <= {MOST}, got more. {remedy}")
     if number < low or (high is not None and number > high):
         bound = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise InvalidInputError(f"Expected {name} {bound}, got {_shown(number)}. {remedy}")
+        raise InvalidInputError(f"Expected {name} {bound}, got {_show(number)}. {remedy}")
     return number
 
 
@@ -107,7 +107,7 @@ def check_whole(name: str, value: Any, most: int | None = None, least: int = 1) 
     """Return ``value`` as a whole number >= ``least`` (and at most ``most``); 3.0 will do."""
     if not is_number(value) or not float(value).is_integer() or value < least or (most or value) < value:
         bound = f">= {least}" if most is None else f"in [{least}, {most}]"
-        raise InvalidInputError(f"Expected {name} to be a whole number {bound}, got {_shown(value)}.")
+        raise InvalidInputError(f"Expected {name} to be a whole number {bound}, got {_show(value)}.")
     return int(value)
 
 
@@ -121,7 +121,7 @@ def check_flag(name: str, value: Any) -> bool:
 def among(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """Return a value that is one of the allowed words or flags."""
     if not (value is None or isinstance(value, (str, bool))) or value not in allowed:
-        raise InvalidInputError(f"Expected {name} in {allowed}, got {_shown(value)}.")
+        raise InvalidInputError(f"Expected {name} in {allowed}, got {_show(value)}.")
     return value
 
 
@@ -134,7 +134,7 @@ def check_mapping(name: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     """Return a parameter as it may stand in a message: words and numbers, nothing long."""
     plain = (
         value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < 10**18)

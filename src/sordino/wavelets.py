@@ -12,7 +12,7 @@ from scipy import fft as scipy_fft
 from sordino.errors import InvalidInputError
 
 
-def scattered(images: Any, scales: int, angles: int, xp: Any) -> Any:
+def scatter(images: Any, scales: int, angles: int, xp: Any) -> Any:
     """Return the coefficients of images (n, height, width) as (n, channels, height / 2^J, width / 2^J).
 
     ``xp`` is NumPy, or PyTorch for tensors where they lie.

@@ -6,7 +6,7 @@ import pytest
 from dp_accounting import dp_event as dp
 from tests.accounting.helpers import ADD, REPLACE, gaussian, laplace, mixture, poisson, pure, together, zcdp
 
-from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, unsupported
+from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, unsupported_error
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 
@@ -161,9 +161,9 @@ def test_replacing_a_record_moves_a_gaussian_twice_as_far():
 
 
 def test_a_missing_proof_is_named_with_relation_accountant_and_remedy():
-    error = unsupported(dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(2.0)), REPLACE, "PLD")
+    error = unsupported_error(dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(2.0)), REPLACE, "PLD")
     assert isinstance(error, UnsupportedError)
     assert str(error).startswith(
         "No PLD accounting is proven for PoissonSampledDpEvent(LaplaceDpEvent) under relation 'replace-one'."
     )
-    assert "for ZCDpEvent under" in str(unsupported(dp.ZCDpEvent(0.1), ADD, "PLD"))
+    assert "for ZCDpEvent under" in str(unsupported_error(dp.ZCDpEvent(0.1), ADD, "PLD"))

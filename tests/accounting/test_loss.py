@@ -10,12 +10,12 @@ from scipy import optimize, stats
 from tests.accounting.test_pairs import PAIRS, hockey_stick
 
 from sordino.accounting.pairs import (
-    added,
+    addition_pair,
     gaussian_pair,
     laplace_pair,
     mixture,
-    removed,
-    replaced,
+    removal_pair,
+    replacement_pair,
     response_pair,
     reverse,
 )
@@ -93,11 +93,11 @@ LIBRARY = {
         lambda d: dp_pld.from_gaussian_mechanism(1 / 0.8, value_discretization_interval=d),
     ),
     "poisson": (
-        (removed(gaussian_pair(1.0), 0.02), added(gaussian_pair(1.0), 0.02)),
+        (removal_pair(gaussian_pair(1.0), 0.02), addition_pair(gaussian_pair(1.0), 0.02)),
         lambda d: dp_pld.from_gaussian_mechanism(1.0, value_discretization_interval=d, sampling_prob=0.02),
     ),
     "poisson, replace-one": (
-        (replaced(0.02, 1.5),),
+        (replacement_pair(0.02, 1.5),),
         lambda d: dp_pld.from_gaussian_mechanism(
             1.5,
             value_discretization_interval=d,
@@ -110,7 +110,7 @@ LIBRARY = {
         lambda d: dp_pld.from_laplace_mechanism(1 / 0.3, value_discretization_interval=d),
     ),
     "poisson laplace": (
-        (removed(laplace_pair(1.3), 0.1), added(laplace_pair(1.3), 0.1)),
+        (removal_pair(laplace_pair(1.3), 0.1), addition_pair(laplace_pair(1.3), 0.1)),
         lambda d: dp_pld.from_laplace_mechanism(1 / 1.3, value_discretization_interval=d, sampling_prob=0.1),
     ),
     "mixture": (
@@ -177,7 +177,7 @@ def test_a_composition_that_is_too_large_is_given_up():
 
 
 def test_window_holds_all_but_the_tail():
-    part = discretise(removed(gaussian_pair(1.0), 0.01), 1e-3)
+    part = discretise(removal_pair(gaussian_pair(1.0), 0.01), 1e-3)
     total = compose([(part, 300)], BINS)
     assert total.probabilities.sum() == pytest.approx(1, abs=1e-11)
     assert total.probabilities.size < 300 * part.probabilities.size / 10

@@ -7,14 +7,14 @@ import pytest
 from scipy import stats
 
 from sordino.accounting.pairs import (
-    added,
-    diluted,
-    fixed_size,
+    addition_pair,
+    dilute,
+    fixed_size_pair,
     gaussian_pair,
     laplace_pair,
     mixture,
-    removed,
-    replaced,
+    removal_pair,
+    replacement_pair,
     response_pair,
     reverse,
 )
@@ -25,12 +25,12 @@ PAIRS = {
     "gaussian": gaussian_pair(0.7),
     "laplace": laplace_pair(1.3),
     "response": response_pair(0.9),
-    "removed gaussian": removed(gaussian_pair(1.7), 0.3),
-    "added gaussian": added(gaussian_pair(1.7), 0.3),
-    "removed laplace": removed(laplace_pair(1.3), 0.4),
-    "added laplace": added(laplace_pair(1.3), 0.4),
-    "replaced": replaced(0.3, 0.6),
-    "fixed size": fixed_size(0.3, 1.7),
+    "removed gaussian": removal_pair(gaussian_pair(1.7), 0.3),
+    "added gaussian": addition_pair(gaussian_pair(1.7), 0.3),
+    "removed laplace": removal_pair(laplace_pair(1.3), 0.4),
+    "added laplace": addition_pair(laplace_pair(1.3), 0.4),
+    "replaced": replacement_pair(0.3, 0.6),
+    "fixed size": fixed_size_pair(0.3, 1.7),
     "mixture": mixture((0.2, 1.0, 2.0), (0.5, 0.0, 0.5), 0.8),
 }
 
@@ -87,7 +87,7 @@ def test_a_gaussian_grid_ends_where_its_tail_is_negligible(mu):
 
 WINDOWS = {
     **{name: PAIRS[name] for name in ("removed gaussian", "added gaussian", "replaced", "fixed size")},
-    "replaced with much noise": replaced(0.02, 2.5),
+    "replaced with much noise": replacement_pair(0.02, 2.5),
     "mixture": PAIRS["mixture"],
     "mixture with much noise": mixture((0.2, 2.0), (0.7, 0.3), 2.5),
 }
@@ -118,7 +118,7 @@ def test_an_atom_does_not_lie_above_its_own_loss(pair, p_likely, q_likely):
 
 def test_a_probability_that_rounding_pushes_beyond_one_is_one():
     """(1 - 0.1) + 0.1 in logarithms is 3e-17, not 0."""
-    tails = fixed_size(0.1, 1.7).tails(np.array([-70.0, 70.0]))
+    tails = fixed_size_pair(0.1, 1.7).tails(np.array([-70.0, 70.0]))
     np.testing.assert_allclose(np.exp(tails.p_above), [1, 0], atol=1e-15)
     np.testing.assert_allclose(np.exp(tails.q_below), [0, 1], atol=1e-15)
 
@@ -201,15 +201,15 @@ def test_dilution_is_the_loss_of_a_record_that_is_sometimes_absent(rate, loss):
         expected = math.log(1 - rate + rate * math.exp(loss))
     else:
         expected = loss + math.log(rate)
-    assert diluted(loss, rate) == pytest.approx(expected, abs=1e-12, rel=1e-12)
+    assert dilute(loss, rate) == pytest.approx(expected, abs=1e-12, rel=1e-12)
 
 
 def test_huge_losses_do_not_overflow():
-    tails = removed(gaussian_pair(60.0), 1e-4).tails(np.array([1000.0, 1800.0]))
+    tails = removal_pair(gaussian_pair(60.0), 1e-4).tails(np.array([1000.0, 1800.0]))
     mu, rate = 60.0, 1e-4
     expected = stats.norm.logsf((1800 - math.log(rate)) / mu - mu / 2) + math.log(rate)
     assert tails.p_above[1] == pytest.approx(expected, rel=1e-6)
-    assert np.all(np.isfinite(replaced(1e-4, 1 / 60).tails(np.array([1000.0, 1800.0])).p_above))
+    assert np.all(np.isfinite(replacement_pair(1e-4, 1 / 60).tails(np.array([1000.0, 1800.0])).p_above))
 
 
 @pytest.mark.parametrize("split", [0.1, 0.35, 0.5])
@@ -245,4 +245,4 @@ def test_replacing_plus_by_minus_is_the_worst_replacement(rate, std):
             q = law((size * math.cos(angle), size * math.sin(angle)))
             for epsilon in (-0.4, 0.0, 0.3, 1.0):
                 leaked = cell * np.maximum(p - math.exp(epsilon) * q, 0).sum()
-                assert leaked <= hockey_stick(replaced(rate, std), epsilon) + 1e-4  # quadrature
+                assert leaked <= hockey_stick(replacement_pair(rate, std), epsilon) + 1e-4  # quadrature

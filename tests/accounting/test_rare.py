@@ -12,7 +12,7 @@ from sordino.accounting import calibrate, certify, certify_by, decode, encode
 from sordino.accounting.leaves import flatten, without_rare
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel import Plan, Relation, Release, StableCounts
-from sordino.kernel.events import RareDpEvent, check_event, composed, rare_event
+from sordino.kernel.events import RareDpEvent, check_event, compose_events, rare_event
 from sordino.ledger.account import charge_of, pure_epsilon
 from sordino.problems.scales import FrequentValues
 
@@ -21,7 +21,7 @@ GAUSSIAN = dp.GaussianDpEvent(4.0)
 
 
 def test_the_rest_is_certified_at_what_is_left_of_delta():
-    both = composed([GAUSSIAN, RareDpEvent(4e-6)])
+    both = compose_events([GAUSSIAN, RareDpEvent(4e-6)])
     found = certify(both, 1e-5, ADD)
     alone = certify(GAUSSIAN, 6e-6, ADD)
     assert found.epsilon == pytest.approx(alone.epsilon, rel=1e-9)
@@ -31,14 +31,14 @@ def test_the_rest_is_certified_at_what_is_left_of_delta():
 
 
 def test_rare_events_add_up():
-    many = composed([GAUSSIAN, dp.SelfComposedDpEvent(RareDpEvent(1e-6), 3), RareDpEvent(2e-6)])
+    many = compose_events([GAUSSIAN, dp.SelfComposedDpEvent(RareDpEvent(1e-6), 3), RareDpEvent(2e-6)])
     assert certify(many, 1e-5, ADD).epsilon == pytest.approx(certify(GAUSSIAN, 5e-6, ADD).epsilon, rel=1e-9)
     assert without_rare(flatten(many))[1] == pytest.approx(5e-6)
 
 
 @pytest.mark.parametrize("rare", [1e-5, 2e-5, 1.0])
 def test_nothing_is_guaranteed_where_delta_does_not_cover_it(rare):
-    found = certify(composed([GAUSSIAN, RareDpEvent(rare)]), 1e-5, ADD)
+    found = certify(compose_events([GAUSSIAN, RareDpEvent(rare)]), 1e-5, ADD)
     assert found.epsilon == math.inf
     assert not found.is_private
 
@@ -50,7 +50,7 @@ def test_alone_it_costs_delta_only():
 
 def test_it_composes_with_what_privacy_loss_distributions_account_for():
     sampled = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0)), 50)
-    found = certify(composed([sampled, RareDpEvent(5e-6)]), 1e-5, ADD)
+    found = certify(compose_events([sampled, RareDpEvent(5e-6)]), 1e-5, ADD)
     assert found.epsilon == pytest.approx(certify(sampled, 5e-6, ADD).epsilon, rel=1e-6)
 
 
@@ -61,7 +61,7 @@ def test_a_replaced_unit_pays_twice():
 
 
 def test_it_survives_its_text_and_a_free_one_is_refused():
-    event = composed([GAUSSIAN, RareDpEvent(1e-6)])
+    event = compose_events([GAUSSIAN, RareDpEvent(1e-6)])
     assert decode(encode(event)) == event
     with pytest.raises(InvalidInputError, match=r"\[0, 1\]"):
         decode({"type": "rare", "delta": 2.0})
@@ -72,7 +72,7 @@ def test_it_survives_its_text_and_a_free_one_is_refused():
 
 
 def test_it_has_no_renyi_curve_and_is_not_sampled():
-    event = composed([GAUSSIAN, RareDpEvent(1e-6)])
+    event = compose_events([GAUSSIAN, RareDpEvent(1e-6)])
     with pytest.raises(UnsupportedError, match="RareDpEvent"):
         certify_by("rdp", event, 1e-5, ADD)
     with pytest.raises(UnsupportedError):

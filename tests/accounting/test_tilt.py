@@ -15,7 +15,14 @@ from tests.accounting.helpers import ADD, REPLACE, together
 
 from sordino.accounting import calibrate, certify, certify_by, rdp_curve
 from sordino.accounting.leaves import Leaf, flatten
-from sordino.accounting.pairs import BEND, added, gaussian_pair, removed, tilt_log_moments, tilt_pairs
+from sordino.accounting.pairs import (
+    BEND,
+    addition_pair,
+    gaussian_pair,
+    removal_pair,
+    tilt_log_moments,
+    tilt_pairs,
+)
 from sordino.accounting.pld import compose, discretise
 from sordino.errors import CalibrationError, InvalidInputError, UnsupportedError
 from sordino.kernel import Full, Plan, Release, TiltedObjective
@@ -214,7 +221,9 @@ def test_the_directions_of_a_composition_are_those_of_one_record():
     """Present goes with a batch that may hold the record; the dearer parts of both would cost more."""
     tree = together(TiltDpEvent(3.0, 0.0), dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(1.0)))
     batch = gaussian_pair(1.0)
-    sides = zip(tilt_pairs(0.0, 1 / 3.0, ADD), (removed(batch, 0.2), added(batch, 0.2)), strict=True)
+    sides = zip(
+        tilt_pairs(0.0, 1 / 3.0, ADD), (removal_pair(batch, 0.2), addition_pair(batch, 0.2)), strict=True
+    )
     parts = [[(discretise(pair, 1e-3), 1) for pair in side] for side in sides]
     costs = [compose(side, 2**22).epsilon(1e-6) for side in parts]
     mixed = compose([parts[1][0], parts[0][1]], 2**22).epsilon(1e-6)

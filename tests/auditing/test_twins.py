@@ -58,7 +58,7 @@ def asking(monkeypatch: Any, query: Any, mechanism: Any = None) -> Any:
             return replace(plan, releases={"gradient": release})
 
     def made(problem: Any, options: Any) -> Any:
-        return Asks(**vars(Gd.configured(problem, options)))
+        return Asks(**vars(Gd.configure(problem, options)))
 
     monkeypatch.setitem(SOLVERS["linear"], "twin", Entry(made, Gd.capabilities))
     return regression(solver="twin")

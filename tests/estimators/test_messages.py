@@ -57,4 +57,4 @@ def test_the_password_of_a_ledger_is_in_no_text_and_no_pickle(name):
             pickle.dumps(model).decode("latin-1"),
         ]
         assert not any("sw0rdf1sh" in text for text in texts)
-        assert model.ledger.revealed() == URL
+        assert model.ledger.reveal() == URL

@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import sordino
 from sordino import LogisticRegression, ScatteringTransformer, pipeline_privacy
 from sordino.errors import SordinoError
-from sordino.wavelets import scattered
+from sordino.wavelets import scatter
 
 RNG = np.random.default_rng(0)
 
@@ -43,7 +43,7 @@ def test_rows_have_norm_at_most_one(scale):
 
 
 def test_constant_images_have_no_edges():
-    found = scattered(np.full((1, 28, 28), 3.0), 2, 8, np)[0]
+    found = scatter(np.full((1, 28, 28), 3.0), 2, 8, np)[0]
     np.testing.assert_allclose(found[0], 3.0, rtol=1e-3)
     assert np.abs(found[1:]).max() < 1e-9
 
@@ -51,7 +51,7 @@ def test_constant_images_have_no_edges():
 def test_an_edge_answers_to_its_own_direction_most():
     stripes = np.cos(0.75 * np.pi * np.arange(28))[None, None, :] * np.ones((1, 28, 1))
     turned = np.swapaxes(stripes, 1, 2)
-    across, along = (scattered(image, 2, 8, np)[0, 1:9].mean(axis=(1, 2)) for image in (stripes, turned))
+    across, along = (scatter(image, 2, 8, np)[0, 1:9].mean(axis=(1, 2)) for image in (stripes, turned))
     assert abs(int(np.argmax(across)) - int(np.argmax(along))) == 4  # a right angle of eight directions
     assert across.max() > 20 * across.min()
 
@@ -60,7 +60,7 @@ def test_a_shift_of_a_pixel_changes_little_beside_what_it_does_to_pixels():
     picture = np.zeros((1, 28, 28))
     picture[0, 10:18, 12:15] = 1.0
     moved = np.roll(picture, 1, axis=2)
-    before, after = (scattered(p, 2, 8, np).ravel() for p in (picture, moved))
+    before, after = (scatter(p, 2, 8, np).ravel() for p in (picture, moved))
     pixels = np.linalg.norm(picture - moved) / np.linalg.norm(picture)
     assert np.linalg.norm(before - after) / np.linalg.norm(before) < 0.6 * pixels
 
@@ -75,7 +75,7 @@ def test_the_coefficients_are_those_of_plain_convolutions():
     psi, phi = module._wavelet(big.shape, 1, 3, 8, 0), module._average(big.shape, 2, 0)
     modulus = np.abs(np.fft.ifft2(np.fft.fft2(big) * psi))
     wanted = np.fft.ifft2(np.fft.fft2(modulus) * phi).real[4:32:4, 4:32:4]
-    found = scattered(x, 2, 8, np)[0, 1 + 8 + 3]
+    found = scatter(x, 2, 8, np)[0, 1 + 8 + 3]
     assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()
 
 
@@ -88,8 +88,8 @@ def test_single_precision_stays_single():
 def test_tensors_give_the_same_numbers():
     torch = pytest.importorskip("torch")
     x = RNG.random((3, 28, 28))
-    there = scattered(torch.from_numpy(x), 2, 8, torch).numpy()
-    np.testing.assert_allclose(there, scattered(x, 2, 8, np), atol=1e-10)
+    there = scatter(torch.from_numpy(x), 2, 8, torch).numpy()
+    np.testing.assert_allclose(there, scatter(x, 2, 8, np), atol=1e-10)
 
 
 @pytest.mark.parametrize(

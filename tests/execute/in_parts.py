@@ -9,7 +9,7 @@ from scipy import sparse
 import sordino
 from sordino.execute import LocalExecutor
 from sordino.execute.dask import spread
-from sordino.execute.local import PartedExecutor, folded, part_sum
+from sordino.execute.local import PartedExecutor, fold, part_sum
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ class InProcess(PartedExecutor):
     def _branches(self, question, shares):
         count = len(self.parts)
         return [
-            folded({(0, i): part_sum(self.parts[i], question, shares[i]) for i in group}, count)
+            fold({(0, i): part_sum(self.parts[i], question, shares[i]) for i in group}, count)
             for group in self.groups
         ]
 

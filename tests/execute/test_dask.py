@@ -232,9 +232,9 @@ def asked(executor, release, params):
 def test_a_release_is_one_message_per_worker_whatever_the_number_of_parts(cluster, monkeypatch):  # noqa: F811
     rows, column = spread([delayed(part) for part in cut(X, list(range(20, 300, 20)))], NUMBERS)
     executor = rows.executor(column, 1.0, 0.0, None)
-    sent, honest = [], dask_worker.forwarded
+    sent, honest = [], dask_worker.forward_jobs
     monkeypatch.setattr(
-        dask_worker, "forwarded", lambda rpc, jobs, *a: sent.append(jobs) or honest(rpc, jobs, *a)
+        dask_worker, "forward_jobs", lambda rpc, jobs, *a: sent.append(jobs) or honest(rpc, jobs, *a)
     )
     monkeypatch.setattr(cluster, "submit", grumble)  # no task
     asked(executor, Release(GlmGradient(LOSSES["squared"], 0.7), Gaussian()), np.zeros(8))

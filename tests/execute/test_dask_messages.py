@@ -107,13 +107,13 @@ def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(
     sordino.LogisticRegression(**settings).fit(*parts)  # compiling would keep all messages waiting
     monkeypatch.setattr(dask_worker, "part_sum", slow)
     monkeypatch.setattr(dask_rounds, "_BEAT", patience)
-    stopped = dask_rounds.DaskExecutor._stopped
+    stopped = dask_rounds.DaskExecutor._tell_all
 
     async def slowly_stopped(self, token):
         await asyncio.sleep(busy)
         await stopped(self, token)
 
-    monkeypatch.setattr(dask_rounds.DaskExecutor, "_stopped", slowly_stopped)
+    monkeypatch.setattr(dask_rounds.DaskExecutor, "_tell_all", slowly_stopped)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with Ledger.open(tmp_path / "ledger.db") as ledger:

@@ -97,8 +97,8 @@ def test_what_does_not_change_is_sent_once_and_again_to_who_forgot_it(five, monk
 
 def test_a_part_that_came_twice_is_refused_wherever_sums_are_joined():
     one = Reply({(0, 0): np.ones(2)})
-    assert dask_worker.joined([one, Reply({(0, 1): np.ones(2)})], 2).nodes.keys() == {(1, 0)}
-    refused = dask_worker.joined([one, one], 2)
+    assert dask_worker.join_replies([one, Reply({(0, 1): np.ones(2)})], 2).nodes.keys() == {(1, 0)}
+    refused = dask_worker.join_replies([one, one], 2)
     assert isinstance(refused, Failed)
     with pytest.raises(PlanError, match="twice"):
         raise refused.error()

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression as Plain
 from tests.execute.in_parts import as_csr, cluster, cut, small_data  # noqa: F401 - a fixture
 
 import sordino
-from sordino.elsewhere import packed, unpacked
+from sordino.elsewhere import pack, unpack
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.ledger import Ledger
@@ -313,7 +313,7 @@ def test_a_model_is_sent_without_its_ledger(tmp_path):
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.create("d", sordino.BudgetPolicy(epsilon=5.0, delta=1e-4))
         model = sordino.LogisticRegression(data_norm=1.0, ledger=ledger, dataset_id="d").fit(X, LABELS)
-        assert unpacked(packed([model]))[0].ledger is None
+        assert unpack(pack([model]))[0].ledger is None
         wanted = model.predict(X)
         assert model.ledger is ledger
     (tmp_path / "ledger.db").unlink()

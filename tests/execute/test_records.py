@@ -259,7 +259,7 @@ def test_columns_are_picked_alike_whether_few_or_very_many_are_there(width):
     matrix = sparse.random_array((30, 7), density=0.4, format="csr", random_state=rng)
     matrix = sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), (30, width))
     rows, columns = np.array([3, 4, 9, 28]), np.array([6, 0, 3])
-    found = csr.picked(matrix, rows, columns)
+    found = csr.pick(matrix, rows, columns)
     assert found.nnz > 0
     np.testing.assert_array_equal(found.toarray(), matrix.toarray()[np.ix_(rows, columns)])
 

@@ -160,7 +160,7 @@ def test_norms_and_clips_of_tensors_bound_those_of_arrays():
     assert np.array_equal(clip.factors_of(near, 0.7), clip.factors_of(norms, 0.7))
     factors = clip.factors_of(found, 1e-200)
     near = DeviceVector.of(scalars[5:], torch.device("cpu"))
-    assert np.array_equal(clip.scaled(near, factors[5:]), clip.scaled(scalars[5:], factors[5:]))
+    assert np.array_equal(clip.scale_down(near, factors[5:]), clip.scale_down(scalars[5:], factors[5:]))
     far = torch.tensor([[1e130, 1.0], [np.nan, 1.0], [np.inf, 0.0]], dtype=torch.float64)
     assert clip_doubles.row_norms(far).isnan().all()
 

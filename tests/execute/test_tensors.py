@@ -7,7 +7,7 @@ from tests.execute.in_parts import as_csr, small_data
 
 import sordino
 from sordino.errors import UnsupportedError
-from sordino.execute import untensored
+from sordino.execute import strip_tensor
 
 X, NUMBERS, _ = small_data()
 INF = float("inf")
@@ -39,10 +39,10 @@ def test_a_model_of_tensors_is_the_model_of_their_arrays(kind):
 
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 def test_nothing_is_copied():
-    assert np.shares_memory(untensored(torch.from_numpy(X)), X)
+    assert np.shares_memory(strip_tensor(torch.from_numpy(X)), X)
     tensor = csr_tensor(as_csr(X))
-    assert np.shares_memory(untensored(tensor).data, tensor.values().numpy())
-    assert untensored(X) is X
+    assert np.shares_memory(strip_tensor(tensor).data, tensor.values().numpy())
+    assert strip_tensor(X) is X
 
 
 def test_a_tensor_elsewhere_is_refused():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sordino.errors import PlanError
-from sordino.execute.local import added, folded, total
+from sordino.execute.local import add_answers, fold, total
 from sordino.kernel import SparseVector
 
 
@@ -20,16 +20,15 @@ def test_the_total_is_the_same_to_the_last_bit_however_parts_are_spread(count, w
     parts = leaves(count)
     owner = [spread.randrange(workers) for _ in range(count)]
     branches = [
-        folded({at: v for at, v in parts.items() if owner[at[1]] == worker}, count)
-        for worker in range(workers)
+        fold({at: v for at, v in parts.items() if owner[at[1]] == worker}, count) for worker in range(workers)
     ]
     assert np.array_equal(total(branches, count), total([parts], count))
     np.testing.assert_allclose(total([parts], count), sum(parts.values()), rtol=1e-12, atol=1e-6)
 
 
 def test_neighbours_on_one_worker_are_sent_as_few_sums():
-    assert len(folded({at: v for at, v in leaves(64).items() if at[1] < 32}, 64)) == 1
-    assert len(folded({at: v for at, v in leaves(64).items() if 1 <= at[1] < 32}, 64)) == 5
+    assert len(fold({at: v for at, v in leaves(64).items() if at[1] < 32}, 64)) == 1
+    assert len(fold({at: v for at, v in leaves(64).items() if 1 <= at[1] < 32}, 64)) == 5
 
 
 @pytest.mark.parametrize("numbers", [[0, 1], [0, 1, 2, 2], [0, 1, 1, 2], []])
@@ -41,19 +40,19 @@ def test_a_part_that_is_missing_or_enters_twice_is_refused(numbers):
 def test_a_part_hidden_in_a_branch_of_another_is_found():
     parts = leaves(4)
     with pytest.raises(PlanError, match="0 missing and 1 repeated"):
-        total([folded(parts, 4), {(0, 2): parts[0, 2]}], 4)
+        total([fold(parts, 4), {(0, 2): parts[0, 2]}], 4)
 
 
 def test_sparse_parts_are_joined_on_their_columns_with_the_first_ones_in_front():
     one = SparseVector(np.array([7, 2]), np.array([1.0, 2.0]), 10)
     other = SparseVector(np.array([7, 5, 2, 9]), np.array([10.0, 20.0, 30.0, 40.0]), 10)
-    both = added(one, other)
+    both = add_answers(one, other)
     assert isinstance(both, SparseVector)
     assert both.indices.tolist() == [7, 2, 5, 9]
     assert both.values.tolist() == [11.0, 32.0, 20.0, 40.0]
     assert both.touched.contains(np.array([7, 9, 0])).tolist() == [True, True, False]
-    assert np.array_equal(added(one, other.to_dense()), both.to_dense())
-    assert np.array_equal(added(other.to_dense(), one), both.to_dense())
+    assert np.array_equal(add_answers(one, other.to_dense()), both.to_dense())
+    assert np.array_equal(add_answers(other.to_dense(), one), both.to_dense())
 
 
 @given(st.lists(st.lists(st.integers(0, 30), unique=True, max_size=12), min_size=1, max_size=6))

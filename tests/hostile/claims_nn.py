@@ -124,7 +124,7 @@ def _forge_hashes(trainer, data, saved):
     from sordino.nn.data import source_of
     from sordino.runs.promise import at_multipliers, digest_of
 
-    run = trainer._prepared(source_of(data))
+    run = trainer._prepare(source_of(data))
     honest = saved["digest"]
     saved["digest"] = digest_of(at_multipliers(run.solver.plan(run.task), saved["multipliers"]))
     journal = trainer.checkpoint.with_name("run.journal")

@@ -64,8 +64,8 @@ def test_rows_that_are_all_alike_do_not_hide_the_mixing(monkeypatch):
         return (torch.arange(torch.Size(shape).numel()).reshape(shape) % 2).to(like.dtype)
 
     network = Network(Mixing(MIXERS["batch norm"], True), nn.CrossEntropyLoss())
-    for drawn in (alike, made_up._drawn):
-        monkeypatch.setattr(made_up, "_drawn", drawn)
+    for drawn in (alike, made_up._draw):
+        monkeypatch.setattr(made_up, "_draw", drawn)
         with pytest.warns(SlowEngineWarning, match="mixes records"):
             assert make_engine(network, *example(True, 8)).method == "vmap"
 

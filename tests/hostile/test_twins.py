@@ -39,7 +39,7 @@ def test_claim_1_comes_back_with_squares_that_underflow(monkeypatch, kind):
 
 
 def test_claim_14_comes_back_when_flags_are_believed(monkeypatch):
-    monkeypatch.setattr(csr, "checked", lambda matrix: matrix)
+    monkeypatch.setattr(csr, "check_csr", lambda matrix: matrix)
     found(named("squared, rows clipped"), "csr stale")
 
 

@@ -46,7 +46,7 @@ def test_norms_of_rows_are_just_above_the_exact_ones(row):
 
 @given(rows_of_3, st.sampled_from([1e-150, 0.7, 1e150]))
 def test_factors_keep_every_finite_row_at_its_bound(row, bound):
-    factor = clip.measured(np.array([row])).factors(bound)[0]
+    factor = clip.measure_rows(np.array([row])).factors(bound)[0]
     square = Fraction(factor) ** 2 * exact_square(row)
     assert square <= Fraction(bound) ** 2
     if factor < 1.0 and factor > 1e-290:
@@ -65,7 +65,7 @@ def test_long_rows_of_one_large_and_many_small_entries(dtype, kind):
 def test_rows_that_are_not_finite_have_no_norm_and_a_factor_of_zero():
     rows = np.array([[math.nan, 1.0], [1.0, -math.inf], [0.0, 0.0], [3e200, 4e200]])
     for matrix in (rows, sparse.csr_matrix(rows), np.array(rows[:3], dtype=np.float32)):
-        found = clip.measured(matrix)
+        found = clip.measure_rows(matrix)
         assert np.isnan(found.norms[:2]).all()
         assert found.factors(1.0)[:3].tolist() == [0.0, 0.0, 1.0]
         assert np.isnan(clip.row_peaks(matrix)[:2]).all()
@@ -90,7 +90,7 @@ def test_weighted_norms_know_every_row_under_ordinary_weights():
 def test_centred_norms_are_above_the_exact_ones(row, shift, is_sparse):
     shift = np.clip(shift, -1e100, 1e100)
     matrix = np.array([row])
-    factor, weights = clip.measured(matrix).factors(2.0), np.array([3.0, 0.0, 1e-3])
+    factor, weights = clip.measure_rows(matrix).factors(2.0), np.array([3.0, 0.0, 1e-3])
     found = clip.centred_norms(sparse.csr_matrix(matrix) if is_sparse else matrix, factor, shift, weights)[0]
     terms = [(Fraction(factor[0]) * Fraction(float(v)) - Fraction(m)) * Fraction(w)
              for v, m, w in zip(row, shift, weights)]  # fmt: skip

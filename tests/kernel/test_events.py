@@ -11,12 +11,12 @@ from sordino.kernel.events import (
     PureDpEvent,
     TiltDpEvent,
     check_event,
-    composed,
+    compose_events,
     gaussian_event,
     laplace_event,
     poisson_event,
     pure_event,
-    repeated,
+    repeat_event,
     tilt_event,
     zcdp_event,
 )
@@ -49,9 +49,9 @@ def test_the_other_events_carry_what_they_are_given():
     assert FixedSize(7).amplify(inner, 1, Relation.REPLACE_ONE, 50) == dp.SampledWithoutReplacementDpEvent(
         50, 7, inner
     )
-    assert repeated(inner, 1) == inner
-    assert repeated(inner, 2) == dp.SelfComposedDpEvent(inner, 2)
-    assert composed([inner, inner]) == dp.ComposedDpEvent([inner, inner])
+    assert repeat_event(inner, 1) == inner
+    assert repeat_event(inner, 2) == dp.SelfComposedDpEvent(inner, 2)
+    assert compose_events([inner, inner]) == dp.ComposedDpEvent([inner, inner])
 
 
 @pytest.mark.parametrize(

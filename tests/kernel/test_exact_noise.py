@@ -265,7 +265,7 @@ def test_a_rounded_tilt_is_covered_by_the_output_noise(monkeypatch):
     class Bowl:
         size, output_sensitivity, travel = 4, 0.01, 0.5
 
-        def minimised(self, tilt):
+        def minimise(self, tilt):
             self.tilt = tilt
             return -tilt
 

@@ -25,7 +25,7 @@ class Quadratic:
     output_sensitivity: float = 0.0
     size: int = 1
 
-    def minimised(self, tilt):
+    def minimise(self, tilt):
         return (self.c - tilt) / self.a
 
 

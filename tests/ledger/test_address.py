@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sordino.errors import LedgerError
 from sordino.ledger import Ledger
-from sordino.ledger.address import Address, hidden, public_part
+from sordino.ledger.address import Address, hide, public_part
 from sordino.ledger.ledger import _reopen
 from sordino.ledger.postgres import PostgresStore
 
@@ -30,9 +30,9 @@ def test_no_way_of_writing_an_address_shows_its_password(shown):
 
 def test_the_whole_url_can_be_revealed_in_this_process():
     assert Address(URL) == PUBLIC
-    assert Address(URL).revealed() == URL
-    assert copy.deepcopy(Address(URL)).revealed() == URL
-    assert pickle.loads(pickle.dumps(Address(URL))).revealed() == URL
+    assert Address(URL).reveal() == URL
+    assert copy.deepcopy(Address(URL)).reveal() == URL
+    assert pickle.loads(pickle.dumps(Address(URL))).reveal() == URL
 
 
 def test_another_process_does_not_learn_the_password():
@@ -69,10 +69,10 @@ def test_no_password_survives_whatever_its_characters(password, rest):
 
 def test_what_is_no_url_comes_back_untouched(tmp_path):
     for value in (None, "ledger.sqlite", tmp_path, 3):
-        assert hidden(value) is value
-    address = hidden(URL)
+        assert hide(value) is value
+    address = hide(URL)
     assert isinstance(address, Address)
-    assert hidden(address) is address
+    assert hide(address) is address
 
 
 def test_a_failed_connection_names_no_password():

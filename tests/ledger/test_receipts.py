@@ -10,7 +10,7 @@ from sordino.cli import main
 from sordino.errors import LedgerCorruptError
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.ledger.account import Account
-from sordino.ledger.ledger import chain_heads, replayed, verified
+from sordino.ledger.ledger import chain_heads, replay, verify_records
 from sordino.ledger.records import Dataset
 
 
@@ -31,7 +31,7 @@ def forged(ledger, entries):
     policy = ledger.policy("survey: 1")
     entries = [replace(entry, sequence=i) for i, entry in enumerate(entries, 1)]
     account = ledger.account("survey: 1")
-    again = replayed(Account(policy, account.filter), entries)
+    again = replay(Account(policy, account.filter), entries)
     return [(Dataset("survey: 1", again, "2026-01-01"), entries)]
 
 
@@ -54,9 +54,9 @@ FORGERIES = {
 def test_a_forger_who_makes_all_sums_anew_is_found_by_a_receipt(history, kind):
     ledger, receipt = history
     records = forged(ledger, FORGERIES[kind](ledger.history("survey: 1")))
-    assert verified(records).datasets == 1  # without a receipt nothing is wrong with it
+    assert verify_records(records).datasets == 1  # without a receipt nothing is wrong with it
     with pytest.raises(LedgerCorruptError, match="edited, deleted, moved or cut off"):
-        verified(records, [receipt])
+        verify_records(records, [receipt])
 
 
 @pytest.mark.parametrize("wrong", ["", "survey: 1", "survey: 1:3:", "other:3:ab", "survey: 1:0:"])

@@ -14,7 +14,7 @@ from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorrupt
 from sordino.kernel.events import gaussian_event, laplace_event, pure_event, tilt_event, zcdp_event
 from sordino.ledger import Account, BudgetPolicy, Ledger
 from sordino.ledger.account import charge_of
-from sordino.ledger.ledger import replayed
+from sordino.ledger.ledger import replay
 from sordino.ledger.store import from_json, to_json
 
 leaves = st.one_of(
@@ -53,7 +53,7 @@ def test_steps_sums_and_replay_agree(tmp_path_factory, history, epsilon, delta):
                 continue
             stepwise = stepwise.book(charge_of(event, AR, stepwise.filter.orders, certificate))
         stored, entries = ledger.account("survey"), ledger.history("survey")
-        assert stored == stepwise == replayed(stored, entries)
+        assert stored == stepwise == replay(stored, entries)
         assert ledger.verify().difference == 0
         _compare_with_one_composition(stored, entries)
         document = ledger.to_json()

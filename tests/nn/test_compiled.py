@@ -131,7 +131,7 @@ def test_slopes_of_images_become_transposed_convolutions():
 
     want = whole(vector, x, y)
     graph = make_fx(whole)(vector, x, y)
-    assert rewrites.transposed(graph) == 2  # the first has no slope, one is transposed itself
+    assert rewrites.transpose_convolutions(graph) == 2  # the first has no slope, one is transposed itself
     assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
     left = [node for node in graph.graph.nodes if "convolution_backward" in str(node.target)]
     assert len(left) == 1

@@ -287,10 +287,10 @@ def test_parameters_begin_at_multiples_of_sixteen_bytes():
     layers = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 1, bias=False))
     network = Network(layers, nn.MSELoss())
     vector = torch.arange(float(network.size))
-    parts, want = engines.aligned(network, vector), network.unflatten(vector)
+    parts, want = engines.align(network, vector), network.unflatten(vector)
     assert list(parts) == list(want)
     for name, part in parts.items():
         assert part.storage_offset() % 4 == 0
         assert torch.equal(part, want[name])
     even = Network(nn.Linear(4, 4), nn.MSELoss())
-    assert engines.aligned(even, even.flat())["bias"].storage_offset() == 16
+    assert engines.align(even, even.flat())["bias"].storage_offset() == 16

@@ -91,7 +91,7 @@ def test_rows_of_windows_are_those_of_unfolded_windows(layout, step, pad, spread
     slopes = torch.randn_like(nn.functional.conv2d(images, weight, None, step, pad, spread))
     geometry = [3, 3], [*step], [*pad], [*spread]
     rows = torch.ops.sordino.window_rows(images, slopes, *geometry)
-    want = windows._unfolded(images.double(), slopes.double(), *geometry)
+    want = windows._unfold(images.double(), slopes.double(), *geometry)
     assert float((rows - want).norm() / want.norm()) < 1e-3
 
 
@@ -101,7 +101,7 @@ def test_sizes_of_records_neither_vanish_nor_overflow_in_half_precision(size):
     images, slopes = torch.randn(2, 3, 16, 9, 9, device="cuda")
     geometry = [3, 3], [1, 1], [1, 1], [1, 1]
     rows = torch.ops.sordino.window_rows(size * images, slopes, *geometry).double()
-    want = windows._unfolded(images.double(), slopes.double(), *geometry)
+    want = windows._unfold(images.double(), slopes.double(), *geometry)
     assert float((rows / size - want).norm()) <= 2e-3 * float(want.norm())
 
 

@@ -283,7 +283,7 @@ def _no_cross_terms(parts, graph, name):
     return parts[0] if not isinstance(parts[0], torch.Tensor) else None
 
 
-WINDOWS, SUMMED = products._windows, graph._summed_to
+WINDOWS, SUMMED = products._windows, graph._sum_to
 
 
 @pytest.mark.parametrize(

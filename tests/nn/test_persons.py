@@ -11,7 +11,7 @@ from torch import nn
 
 from sordino.errors import InvalidInputError, PlanError, PolicyMismatchError
 from sordino.execute.persons import Owners
-from sordino.execute.torch import TorchExecutor, _rounded_up
+from sordino.execute.torch import TorchExecutor, _round_up
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, ghosts, make_private
@@ -243,7 +243,7 @@ def test_a_person_larger_than_memory_is_read_in_parts(monkeypatch):
 
 @given(st.integers(1, 10**6))
 def test_places_are_at_most_half_as_many_again(size):
-    places = int(_rounded_up(np.array([size]))[0])
+    places = int(_round_up(np.array([size]))[0])
     assert size <= places <= max(size, 1.5 * size)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sordino.errors import InvalidInputError
-from sordino.solvers.updates import Adam, HardThreshold, Sgd, schedule_of, smoothed, smoothed_by_layer
+from sordino.solvers.updates import Adam, HardThreshold, Sgd, schedule_of, smooth_layers, smooth_vector
 
 
 def circulant(d, s):
@@ -27,7 +27,7 @@ def circulant(d, s):
 @given(st.integers(1, 40), st.floats(0, 5), st.integers(0, 10**6))
 def test_smoothing_solves_the_circulant_system(d, s, seed):
     v = np.random.default_rng(seed).normal(size=d)
-    got = smoothed(torch.from_numpy(v), s).numpy()
+    got = smooth_vector(torch.from_numpy(v), s).numpy()
     assert np.allclose(circulant(d, s) @ got, v, atol=1e-9)
     assert got.sum() == pytest.approx(v.sum(), abs=1e-9)
     assert np.linalg.norm(got) <= np.linalg.norm(v) * (1 + 1e-12)
@@ -35,15 +35,15 @@ def test_smoothing_solves_the_circulant_system(d, s, seed):
 
 def test_smoothing_of_strength_zero_is_the_identity():
     v = torch.randn(7)
-    assert smoothed(v, 0.0) is v
-    assert smoothed_by_layer(v, (3, 4), 0.0) is v
+    assert smooth_vector(v, 0.0) is v
+    assert smooth_layers(v, (3, 4), 0.0) is v
 
 
 def test_smoothing_does_not_cross_layers():
     v = torch.tensor([0.0, 0.0, 0.0, 8.0, 0.0])
-    got = smoothed_by_layer(v, (3, 2), 1.0)
+    got = smooth_layers(v, (3, 2), 1.0)
     assert got[:3].abs().sum() == 0
-    assert torch.allclose(got[3:], smoothed(v[3:], 1.0))
+    assert torch.allclose(got[3:], smooth_vector(v[3:], 1.0))
 
 
 @pytest.mark.parametrize(

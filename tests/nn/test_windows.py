@@ -69,7 +69,7 @@ def test_sizes_of_records_neither_vanish_nor_overflow(size):
     images, slopes = torch.randn(3, 2, 4, 4), torch.randn(3, 2, 4, 4)
     geometry = [3, 3], [1, 1], [1, 1], [1, 1]
     rows = torch.ops.sordino.window_rows(size * images, slopes, *geometry)
-    want = windows._unfolded(images, slopes, *geometry)
+    want = windows._unfold(images, slopes, *geometry)
     assert float((rows / size - want).norm()) <= 1e-5 * float(want.norm())
 
 

@@ -12,7 +12,7 @@ import sordino
 from sordino.accounting import certify
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.kernel import Relation
-from sordino.kernel.events import composed, laplace_event, pure_event, repeated
+from sordino.kernel.events import compose_events, laplace_event, pure_event, repeat_event
 from sordino.literature import formulas
 
 RNG = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def test_dp_sco_certifies_its_printed_noise(options, expected):
 def test_algorithm_5_certifies_the_printed_peeling():
     model = told(lambda: regressor(n_nonzero_coefs=2, max_iter=5).fit(X, Y))
     scale = formulas.multiplier(formulas.peeling(1.0, 1e-5, sparsity=2), Relation.REPLACE_ONE)
-    event = composed([repeated(pure_event(2 / scale), 2), repeated(laplace_event(scale), 2)])
+    event = compose_events([repeat_event(pure_event(2 / scale), 2), repeat_event(laplace_event(scale), 2)])
     assert model.privacy_.epsilon == pytest.approx(
         certify(event, 1e-5, Relation.REPLACE_ONE).epsilon, rel=1e-3
     )

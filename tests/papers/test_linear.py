@@ -13,7 +13,7 @@ from sordino.literature.linear import (
     PrintedResponses,
     SparseTeacher,
     feature_spread,
-    published,
+    published_solver,
     response_noise,
 )
 from sordino.runs import Ask
@@ -70,7 +70,7 @@ def test_every_published_solver_reports_its_claim_beside_the_truth(solver, optio
 def multipliers(name, options, epsilon=2.0, relation="add-remove", n=20242, noise="paper"):
     problem = made_problem(n=n, d=60, relation=relation, data_norm=1.0)
     solver = make_solver(name, problem, options)
-    return published(noise, name, solver, problem, Ask(epsilon, 1e-5))[1].multipliers
+    return published_solver(noise, name, solver, problem, Ask(epsilon, 1e-5))[1].multipliers
 
 
 def test_vectors_s2_and_s5_are_the_multipliers_of_the_printed_noise():
@@ -130,7 +130,7 @@ def test_the_printed_correction_has_a_bound_that_does_not_shrink():
     solver = make_solver(
         "scsg-ht", problem, Options(10, batch_size=20, extra={"snapshot_batch": 100, "epochs": 10})
     )
-    printed, _ = published("paper", "scsg-ht", solver, problem, Ask(2.0, 1e-5))
+    printed, _ = published_solver("paper", "scsg-ht", solver, problem, Ask(2.0, 1e-5))
     near = (np.full(60, 1e-6), np.zeros(60))
     bound = printed.plan(problem).releases["correction"].query.contribution(near)
     assert bound == pytest.approx(printed.difference_clip)
@@ -229,7 +229,7 @@ def paper(solver, noise, steps=30, relation="replace-one", **options):
     """Return the printed form of a solver at a claimed epsilon of 2, and its noise."""
     problem = made_problem(relation=relation)
     made = make_solver(solver, problem, Options(max_iter=steps, **options))
-    return problem, made, *published(noise, solver, made, problem, Ask(2.0, 1e-5))
+    return problem, made, *published_solver(noise, solver, made, problem, Ask(2.0, 1e-5))
 
 
 def test_a_random_iterate_carries_the_noise_of_all_steps_and_pays_for_its_own():

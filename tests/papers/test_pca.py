@@ -11,7 +11,7 @@ from sordino.accounting import certify
 from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError
 from sordino.kernel import Full, Relation, Release
 from sordino.literature import formulas
-from sordino.literature.pca import EntryLevelProduct, published
+from sordino.literature.pca import EntryLevelProduct, published_solver
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.runs import Ask, Promise
 from sordino.solvers import Options, make_solver
@@ -25,7 +25,7 @@ def certified(solver, epsilon, delta=1e-3, relation=ZO, n=N, d=123, k=10, **opti
     problem = PcaProblem(n, d, k, relation, epsilon, delta, center=False, adaptive=False)
     own = {"n_oversamples": options.pop("oversampling")} if "oversampling" in options else {}
     options = Options(**options, extra=own)
-    solver, noise = published(solver, problem, options, Ask(epsilon, delta))
+    solver, noise = published_solver(solver, problem, options, Ask(epsilon, delta))
     with pytest.warns(NotPrivateWarning, match="certifies"):
         return Promise.made(Ask(epsilon, delta), solver.plan(problem), noise).certificate.epsilon
 
@@ -41,7 +41,7 @@ def test_dp_vrpca_claims_a_tenth_and_certifies_hundreds():
 
 def test_the_printed_step_of_dp_vrpca_is_accounted_for_removal_only():
     problem = PcaProblem(N, 9, 2, RO, 0.1, 1e-3, center=False, adaptive=False)
-    solver, _ = published("vrpca", problem, Options(), Ask(0.1, 1e-3))
+    solver, _ = published_solver("vrpca", problem, Options(), Ask(0.1, 1e-3))
     with pytest.raises(UnsupportedError, match="add-remove"):
         solver.plan(problem)
 

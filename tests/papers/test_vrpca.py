@@ -10,7 +10,12 @@ from scipy import sparse, stats
 from sordino import PCA
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
-from sordino.literature.pca import OneRecordOverSnapshot, PrintedVrpca, SnapshotAndDifference, published
+from sordino.literature.pca import (
+    OneRecordOverSnapshot,
+    PrintedVrpca,
+    SnapshotAndDifference,
+    published_solver,
+)
 from sordino.problems.covariance import Ball, PcaProblem
 from sordino.solvers import Options, make_solver
 
@@ -99,7 +104,7 @@ def test_the_plan_is_one_noisy_release_per_step():
 def test_without_noise_the_event_is_not_private_and_the_steps_find_the_axes():
     x = rows(400) * [2.0, 1.2, 0.1, 0.1, 0.1]
     problem = problem_of(400)
-    solver, _ = published("vrpca", problem, Options(max_iter=2, step_size=0.3), problem)
+    solver, _ = published_solver("vrpca", problem, Options(max_iter=2, step_size=0.3), problem)
     plan = solver.plan(problem).at(0.0)
     assert isinstance(plan.event().events[0].event, dp.NonPrivateDpEvent)
     noise = NoiseSource.seeded_not_private(3)

@@ -158,7 +158,7 @@ def bent_products():
 
 def late_coin():
     """Promise one coin and show another."""
-    shamir._sealed = lambda coin, index: bytes(32)
+    shamir._seal = lambda coin, index: bytes(32)
 
 
 def two_faced():
@@ -166,7 +166,7 @@ def two_faced():
     faces, coin, send = {}, shamir.Shamir.coin, links.Link.send
 
     async def prepared(self, mine):
-        seal = shamir._sealed
+        seal = shamir._seal
         faces.update({mine: bytes(32), seal(mine, 2): seal(bytes(32), 2)})
         return await coin(self, mine)
 

@@ -18,7 +18,7 @@ LAWS = [CoarseLaw(), CoarseLaw(variance=3, fine=2, digits=3, largest=9), CoarseL
 
 
 def _keyed(engine):
-    return asyncio.run(Wires.keyed(engine, b"secret", b"coin"))
+    return asyncio.run(Wires.draw_key(engine, b"secret", b"coin"))
 
 
 def _wire(wires, plain):

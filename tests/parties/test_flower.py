@@ -25,7 +25,7 @@ from sordino.parties.flower import (
     server_app,
     simulate,
 )
-from sordino.parties.flower.client import guarded, record_of
+from sordino.parties.flower.client import guard, record_of
 from sordino.parties.flower.simulation import server_identity
 from sordino.testing import seeded_noise_not_private
 
@@ -293,7 +293,7 @@ def test_weights_that_do_not_fit_are_refused_before_the_round_is_spent(ledger, t
 
 def test_the_text_of_a_foreign_error_does_not_reach_the_server():
     with pytest.raises(PlanError, match="for a reason of its own") as caught:
-        guarded(lambda: (_ for _ in ()).throw(ZeroDivisionError("a record says 42")))
+        guard(lambda: (_ for _ in ()).throw(ZeroDivisionError("a record says 42")))
     assert "42" not in str(caught.value)
     assert "ZeroDivision" not in str(caught.value)
 

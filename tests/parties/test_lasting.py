@@ -124,7 +124,7 @@ def test_a_copy_of_the_files_of_a_run_comes_too_late(three):
         config = PartyConfig.load(three.folder / "south" / "party.toml")
         run = PartyRun(config, plan)
         with contextlib.closing(Transcript(path)) as run._transcript:
-            return run._resumed()
+            return run._resume()
 
     assert [take_over().turn, take_over().turn] == [1, 2]
     path.write_bytes(before)

@@ -9,7 +9,7 @@ from sordino.execute import LocalExecutor
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES
 from sordino.problems.margins import MarginFit, OwnPart
-from sordino.solvers.length import Answer, recalibrated
+from sordino.solvers.length import Answer, recalibrate
 
 N, D = 3000, 4
 ROWS = np.random.default_rng(0).normal(size=(N, D))
@@ -43,7 +43,7 @@ def asked(name, clip, slope, offset=0.0):
     def at(point):
         moved = point[1] if query.offset else 0.0
         params = (weights(name), moved, float(point[0]), 1.0, NOTHING)
-        return query.unpacked(query.evaluate(records, params) / N)
+        return query.unpack(query.evaluate(records, params) / N)
 
     return at
 
@@ -56,7 +56,7 @@ def test_a_narrow_question_is_that_of_a_narrow_clip_enlarged_to_fill_the_wide_on
         query = MarginFit(LOSSES[name], clip, name != "multinomial")
         params = (weights(name), 0.1, 0.8, 1.0, replace(NOTHING, narrow=narrow))
         answer = query.evaluate(records, params)
-        answers.append([answer * (0.5 / clip), *query.unpacked(answer, narrow)])
+        answers.append([answer * (0.5 / clip), *query.unpack(answer, narrow)])
     for narrow, wide in zip(*answers, strict=True):
         np.testing.assert_allclose(narrow, wide, rtol=1e-9)
 
@@ -92,7 +92,7 @@ def test_three_questions_without_noise_find_the_slope_with_the_clip_of_the_defau
     def ask(point, center, number):
         return Answer(point, *at(point), sure, sure, 1.0)
 
-    found = recalibrated(ask, expected, 2.0 * np.eye(expected.size), 3, name != "squared")
+    found = recalibrate(ask, expected, 2.0 * np.eye(expected.size), 3, name != "squared")
     assert found.point[0] == pytest.approx(slope, abs=0.08 * slope)
     assert found.noise < 1e-6
 
@@ -103,7 +103,7 @@ def test_five_questions_find_log_odds_that_are_eight_times_as_long():
     def ask(point, center, number):
         return Answer(point, *at(point), 1e9 * np.eye(2), 1e9 * np.eye(2), 1.0)
 
-    found = recalibrated(ask, np.array([1.0, 0.0]), 2.0 * np.eye(2), 5, True)
+    found = recalibrate(ask, np.array([1.0, 0.0]), 2.0 * np.eye(2), 5, True)
     assert found.point[0] == pytest.approx(8.0, rel=0.15)
 
 
@@ -116,7 +116,7 @@ def test_a_narrow_question_is_believed_as_far_as_wide_ones_do_not_deny_it():
             root_of = sure * np.eye(1)
             return Answer(point, bent @ (point - root), bent, root_of, root_of, float(number >= 2))
 
-        return recalibrated(ask, np.array([1.0]), np.eye(1), 5, True).point[0]
+        return recalibrate(ask, np.array([1.0]), np.eye(1), 5, True).point[0]
 
     assert told(1.15) == pytest.approx(1.1, abs=0.02)
     assert told(4.0) == pytest.approx(4.0, abs=0.15)

@@ -130,7 +130,7 @@ def test_a_tilted_minimiser_solves_the_tilted_problem():
     query = TiltedMinimiser(CertifiedMinimiser.of(problem, 1.5, 0.1))
     task = query.evaluate(records_of(problem, x, y), at)
     w = np.zeros(9)
-    w[at] = task.minimised(tilt)
+    w[at] = task.minimise(tilt)
     slope = gradient(problem, x, y, w, free=False)[at] + tilt / 120
     assert np.linalg.norm(slope) <= task.tolerance
     assert task.output_sensitivity == pytest.approx(2 * task.tolerance / 0.1)

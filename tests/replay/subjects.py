@@ -482,7 +482,7 @@ def joint_rows() -> Iterator[Subject]:
             plan = JointPlan.read(joint_plan(task, mode, relation))  # anew: a plan is opened once
             places = np.split(np.arange(len(data.y)), np.cumsum(plan.records)[:-1])
             members = [plan.model.joint_rows(data.X[rows], data.y[rows]) for rows in places]
-            promise = plan.promised()
+            promise = plan.promise()
             with promise.run(SimulatedParties(members, plan.share), "joint plan") as curator:
                 last, _ = plan.task.follow(curator)
             return plan.task.finish(last), promise.report(plan.task.public)

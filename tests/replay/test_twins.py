@@ -104,12 +104,12 @@ def registered(monkeypatch, make: Any) -> Subject:
 
 def asking(query: type) -> Any:
     """Return what makes gradient descent with another query."""
-    return lambda problem, options: AsksAnother(**vars(Gd.configured(problem, options)), query=query)
+    return lambda problem, options: AsksAnother(**vars(Gd.configure(problem, options)), query=query)
 
 
 def other(kind: type) -> Any:
     """Return what makes a twin of gradient descent."""
-    return lambda problem, options: kind(**vars(Gd.configured(problem, options)))
+    return lambda problem, options: kind(**vars(Gd.configure(problem, options)))
 
 
 def test_gradient_descent_by_another_name_passes(monkeypatch, tmp_path):

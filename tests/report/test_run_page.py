@@ -178,14 +178,14 @@ def test_the_run_stands_beside_one_four_and_eight():
 
 
 def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
-    from sordino.report.run_page import _declared_by
+    from sordino.report.run_page import _declaring_party
 
     learned = (
         "the schema was learned from records: x",
         "column 'age': number (learned: quantiles)",
     )
-    assert {_declared_by(line, "Ada") for line in learned} == {"learned from records, for its own price"}
-    assert _declared_by("column 'age': number in [0, 100] (admission form)", "Ada") == "declared by Ada"
+    assert {_declaring_party(line, "Ada") for line in learned} == {"learned from records, for its own price"}
+    assert _declaring_party("column 'age': number in [0, 100] (admission form)", "Ada") == "declared by Ada"
 
 
 def learned_model():

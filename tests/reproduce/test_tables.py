@@ -256,13 +256,13 @@ def test_printed_noise_is_certified_without_a_run_as_a_fit_reports_it():
     for relation in ("add-remove", "replace-one"):
         options = {"solver": "ight", "noise": "paper", "max_iter": 5, "relation": relation, **toy().facts}
         asked = toy().estimator(2.0, 1e-3, **options)
-        stopped = linear.certified(asked, x, y)
+        stopped = linear.certified_epsilon(asked, x, y)
         assert not hasattr(asked, "coef_")
         with pytest.warns(NotPrivateWarning) as said:
             reported = toy().estimator(2.0, 1e-3, **options).fit(x, y).privacy_.epsilon
         assert stopped == reported == said[0].message.certified
     with pytest.raises(AssertionError, match="no printed noise"):
-        linear.certified(toy().estimator(2.0, 1e-3, solver="ight", max_iter=5, **toy().facts), x, y)
+        linear.certified_epsilon(toy().estimator(2.0, 1e-3, solver="ight", max_iter=5, **toy().facts), x, y)
 
 
 def test_a_seed_that_was_lost_is_run_again_and_no_other(tmp_path: Path):

@@ -16,21 +16,21 @@ PROBLEM = Problem(LOSSES["logistic"], 20_000, 6, Relation.ADD_REMOVE, 1.0, 1e-5,
 
 def test_what_the_user_fixed_is_taken():
     options = Options(n_nonzero_coefs=4, max_iter=7, batch_size=50, step_size=0.3, clip_norm=0.9)
-    ight, sgd = Ight.configured(PROBLEM, options), SgdHt.configured(PROBLEM, options)
+    ight, sgd = Ight.configure(PROBLEM, options), SgdHt.configure(PROBLEM, options)
     assert (ight.sparsity, ight.steps, ight.step, ight.clip) == (4, 7, 0.3, 0.9)
     assert (sgd.sparsity, sgd.steps, sgd.step, sgd.clip) == (4, 7, 0.3, 0.9)
     assert sgd.sampling == Poisson(50 / 20_000)
 
 
 def test_what_the_user_left_open_follows_from_public_facts():
-    ight, sgd = Ight.configured(PROBLEM, Options()), SgdHt.configured(PROBLEM, Options())
+    ight, sgd = Ight.configure(PROBLEM, Options()), SgdHt.configure(PROBLEM, Options())
     assert (ight.steps, ight.clip, ight.sparsity) == (50, 2.0, None)
     assert ight.step is sgd.step is None  # they follow the planned noise
     assert ight.momentum.kind == "nesterov"
     assert Options().step(PROBLEM) == pytest.approx(1 / (0.25 * 4.0 + 0.5))
     assert (sgd.sampling, sgd.steps, sgd.paced) == (Poisson(6666 / 20_000), PACED_EPOCHS * PACED_SHARE, True)
     assert not sgd.plan(PROBLEM).releases["gradient"].lazy
-    small = SgdHt.configured(PROBLEM, Options(batch_size=100))
+    small = SgdHt.configure(PROBLEM, Options(batch_size=100))
     assert (small.sampling, small.steps, small.paced) == (Poisson(100 / 20_000), EPOCHS * 200, False)
 
 

@@ -9,7 +9,7 @@ from tests.solver_table import CASES, IDS
 
 from sordino.errors import PlanError, PlanSpentError
 from sordino.kernel import Curator, NoiseSource, Plan
-from sordino.kernel.events import composed
+from sordino.kernel.events import compose_events
 
 every_case = pytest.mark.parametrize("case", CASES, ids=IDS)
 NOISE = NoiseSource.seeded_not_private(0)
@@ -25,7 +25,7 @@ def executed_event(run: Run):
             single = used[0].release.mechanism.event(run.plan.relation)
             sampling = release.sampling
             events.append(sampling.amplify(single, counts[name], run.plan.relation, run.plan.population))
-    return composed(events)
+    return compose_events(events)
 
 
 def assert_executed_as_planned(run: Run) -> None:

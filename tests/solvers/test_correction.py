@@ -10,8 +10,8 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.affine import Affine, SizeCounts
 from sordino.problems.losses import LOSSES
-from sordino.problems.queries import CELLS, GradientCounts, narrowed
-from sordino.solvers.descent import NEIGHBOURS, Moments, believed, chosen_width
+from sordino.problems.queries import CELLS, GradientCounts, narrow
+from sordino.solvers.descent import NEIGHBOURS, Moments, believe, chosen_width
 from sordino.solvers.newton import Bowl, newton_steps
 from sordino.testing import seeded_noise_not_private
 
@@ -212,11 +212,11 @@ def test_a_width_reaches_the_bound_as_noise_falls_and_stays_small_on_even_tails(
 
 
 def test_what_noise_could_have_caused_is_hardly_believed():
-    assert abs(believed(0.1, 0.01, 1.0)) < 0.02
-    assert believed(1.0, 0.01, 1.0) == pytest.approx(0.98, abs=0.01)
-    assert believed(-1.0, 0.01, 1.0) == pytest.approx(-0.98, abs=0.01)
-    assert believed(0.3, 0.01, 100.0) > 0.15  # however wide the usual is; .13 where it had to be so wide
-    assert believed(0.5, 0.0, 1.0) == pytest.approx(0.5)
+    assert abs(believe(0.1, 0.01, 1.0)) < 0.02
+    assert believe(1.0, 0.01, 1.0) == pytest.approx(0.98, abs=0.01)
+    assert believe(-1.0, 0.01, 1.0) == pytest.approx(-0.98, abs=0.01)
+    assert believe(0.3, 0.01, 100.0) > 0.15  # however wide the usual is; .13 where it had to be so wide
+    assert believe(0.5, 0.0, 1.0) == pytest.approx(0.5)
 
 
 def test_few_counts_are_predicted_by_their_mean_and_not_by_its_exponential():
@@ -241,9 +241,9 @@ def test_a_rate_that_noise_puts_below_zero_is_as_large_as_the_noise():
 
 def test_two_gradients_tell_a_curvature_that_clipped_rows_hide():
     bowl, moved = Bowl(np.eye(3), 0.0, 3), np.array([-2.0, 0.5, 1e-9])
-    found = bowl.stiffened(np.array([-80.0, 0.5, 0.2]), moved, 0.1)
+    found = bowl.stiffen(np.array([-80.0, 0.5, 0.2]), moved, 0.1)
     assert np.diag(found.matrix) == pytest.approx([40.0 - 0.15, 1.0, 1.0])
-    assert bowl.stiffened(np.array([-2.2, 0.5, 0.2]), moved, 0.1) is bowl  # noise explains it
+    assert bowl.stiffen(np.array([-2.2, 0.5, 0.2]), moved, 0.1) is bowl  # noise explains it
 
 
 @pytest.mark.parametrize("grows", [False, True])
@@ -306,9 +306,9 @@ def test_a_column_of_few_far_longer_rows_is_not_worse_than_the_constant():
 def test_neighbouring_cells_show_a_centre_that_none_shows_alone():
     counts = np.zeros(CELLS)
     counts[20:24] = 3.0
-    assert narrowed(counts[:1].repeat(CELLS), 1.0, (-16.0, 16.0), NEIGHBOURS) is None
-    assert narrowed(counts, 1.0, (-16.0, 16.0)) is None
-    first, last = narrowed(counts, 1.0, (-16.0, 16.0), NEIGHBOURS)
+    assert narrow(counts[:1].repeat(CELLS), 1.0, (-16.0, 16.0), NEIGHBOURS) is None
+    assert narrow(counts, 1.0, (-16.0, 16.0)) is None
+    first, last = narrow(counts, 1.0, (-16.0, 16.0), NEIGHBOURS)
     assert 0.5 * (first + last) == pytest.approx(6.0)
     assert last - first < 10.0
 

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from tests.solvers.test_erm import circulant
 
 from sordino.problems.losses import Nonconvex, Ridge
-from sordino.solvers.updates import smoothed
+from sordino.solvers.updates import smooth_vector
 
 vectors = arrays(float, st.integers(1, 40), elements=st.floats(-1e3, 1e3))
 strengths = st.floats(0, 50)
@@ -16,30 +16,30 @@ strengths = st.floats(0, 50)
 
 @given(vectors)
 def test_no_strength_is_the_identity(v):
-    np.testing.assert_array_equal(smoothed(v, 0.0), v)
+    np.testing.assert_array_equal(smooth_vector(v, 0.0), v)
 
 
 @given(vectors, strengths)
 def test_sums_are_kept(v, strength):
-    assert smoothed(v, strength).sum() == pytest.approx(v.sum(), abs=1e-8 * (1 + np.abs(v).sum()))
+    assert smooth_vector(v, strength).sum() == pytest.approx(v.sum(), abs=1e-8 * (1 + np.abs(v).sum()))
 
 
 @given(vectors, strengths)
 def test_norms_never_grow(v, strength):
-    assert np.linalg.norm(smoothed(v, strength)) <= np.linalg.norm(v) * (1 + 1e-12) + 1e-12
+    assert np.linalg.norm(smooth_vector(v, strength)) <= np.linalg.norm(v) * (1 + 1e-12) + 1e-12
 
 
 @given(vectors, strengths)
 def test_smoothing_solves_the_circulant_system(v, strength):
-    np.testing.assert_allclose(circulant(v.size, strength) @ smoothed(v, strength), v, atol=1e-7)
+    np.testing.assert_allclose(circulant(v.size, strength) @ smooth_vector(v, strength), v, atol=1e-7)
 
 
 def test_each_output_is_smoothed_alone_and_the_intercept_not_at_all():
     v = np.random.default_rng(0).normal(size=(3, 8))
-    out = smoothed(v, 2.0, kept=1)
+    out = smooth_vector(v, 2.0, kept=1)
     np.testing.assert_array_equal(out[:, -1], v[:, -1])
     for row, made in zip(v, out, strict=True):
-        np.testing.assert_allclose(made[:-1], smoothed(row[:-1], 2.0), rtol=1e-12)
+        np.testing.assert_allclose(made[:-1], smooth_vector(row[:-1], 2.0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("penalty", [Ridge(0.7), Nonconvex(0.7)])

@@ -73,18 +73,18 @@ def test_numbers_keep_their_clips():
 
 def test_a_clip_that_the_user_chose_stays():
     many = replace(LABELS, population=10**6)
-    plan = Auto.configured(many, Options(clip_norm=0.2)).plan(many)
+    plan = Auto.configure(many, Options(clip_norm=0.2)).plan(many)
     assert plan.releases["gradient"].query.clip == 0.2
-    assert Auto.configured(many, Options()).plan(many).releases["gradient"].query.clip > CLIP
+    assert Auto.configure(many, Options()).plan(many).releases["gradient"].query.clip > CLIP
 
 
 @pytest.mark.parametrize("loss", ["logistic", "multinomial"])
 def test_classes_are_asked_only_where_an_intercept_can_hold_them(loss):
     outputs = 3 if loss == "multinomial" else 1
     problem = replace(LABELS, loss=LOSSES[loss], outputs=outputs)
-    assert "classes" in Auto.configured(problem, Options()).plan(problem).releases
+    assert "classes" in Auto.configure(problem, Options()).plan(problem).releases
     bare = replace(problem, intercept=0.0)
-    assert "classes" not in Auto.configured(bare, Options()).plan(bare).releases
+    assert "classes" not in Auto.configure(bare, Options()).plan(bare).releases
 
 
 def test_means_that_drown_one_by_one_are_seen_together():

@@ -58,7 +58,7 @@ def test_a_metric_on_a_mask_moves_nothing_else():
 def test_resized_rows_have_the_moments_of_the_resized_rows():
     Z, second = moments()
     again = Moments.of(with_constant(3.0 * Z), 0.0, 9.0, len(Z), 0.25)
-    resized = second.resized(3.0, 4)
+    resized = second.resize(3.0, 4)
     np.testing.assert_allclose(resized.matrix, again.matrix)
     assert resized.unsure == pytest.approx(again.unsure)
 
@@ -67,7 +67,7 @@ def test_a_penalty_bends_as_much_as_it_says():
     problem = Problem(LOSSES["squared"], 100, 2, Relation.ADD_REMOVE, 1.0, 1e-5, intercept=0.5, ridge=0.3)
     affine = Affine(np.array([0.2, -1.0]), np.array([2.0, 0.5]), 0.25)
     w = np.array([0.3, -0.7, 0.4])
-    gradient = affine.pulled_back(problem.penalty_gradient(affine.coefficients(w, 0.5)), 0.5)
+    gradient = affine.pull_back(problem.penalty_gradient(affine.coefficients(w, 0.5)), 0.5)
     np.testing.assert_allclose(penalty_bend(problem, affine) @ w, gradient)
 
 

@@ -232,7 +232,7 @@ def test_a_mismatch_books_nothing(tmp_path):
     problem = Problem(LOSSES["logistic"], 4, 4, Relation.ADD_REMOVE, 1.0, 1e-4, unit="person")
     ask = Ask(1.0, 1e-4, ledger, "toy")
     with pytest.raises(UnsupportedError, match="VertexScores needs RecordSums"):
-        run(Task(FrankWolfe.configured(problem, Options(max_iter=2)), problem, "fw"), HOLDERS[2], ask)
+        run(Task(FrankWolfe.configure(problem, Options(max_iter=2)), problem, "fw"), HOLDERS[2], ask)
     assert ledger.history("toy") == []
 
 

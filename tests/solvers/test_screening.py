@@ -14,7 +14,7 @@ from sordino.kernel import Curator, LazyVector, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options, make_solver
-from sordino.solvers.auto import SCREEN_FROM, screened
+from sordino.solvers.auto import SCREEN_FROM, screen
 from sordino.solvers.descent import TargetUnit
 
 N, D, TOUCHED, RUNS = 60, 300, 50, 700
@@ -39,8 +39,8 @@ def solver():
 def first_cut(executor, plan, noise):
     """Return what the first cut released: listed columns, kept columns and weights."""
     chosen, curator = solver(), Curator(executor, plan.at(0.4), noise)
-    affine, _ = chosen._mapped(curator, PROBLEM)
-    left, w, leg = screened(curator, PROBLEM, affine, TargetUnit(), 24)
+    affine, _ = chosen._map_columns(curator, PROBLEM)
+    left, w, leg = screen(curator, PROBLEM, affine, TargetUnit(), 24)
     new = affine.columns >= TOUCHED
     kept = left.columns >= TOUCHED
     return (
@@ -125,7 +125,7 @@ def test_the_cut_is_planned_by_public_numbers():
 def test_the_one_gradient_is_asked_once():
     chosen, (rows, y) = solver(), sparse_rows()
     curator = Curator(LocalExecutor(rows, y, 1.0, 0.25), chosen.plan(PROBLEM).at(1.0), source(5))
-    _, w, leg = screened(curator, PROBLEM, chosen._mapped(curator, PROBLEM)[0], TargetUnit(), 24)
+    _, w, leg = screen(curator, PROBLEM, chosen._map_columns(curator, PROBLEM)[0], TargetUnit(), 24)
     with pytest.raises(PlanError, match="was asked"):
         leg.descent.gradient(w)
 

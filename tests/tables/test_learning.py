@@ -27,7 +27,7 @@ from sordino.tables import (
     value_shares,
 )
 from sordino.tables.learning import Wanted
-from sordino.tables.values import framed
+from sordino.tables.values import frame_of
 
 BLANK = Schema([Number("age"), Category("town"), Date("day"), Ignored("id"), Target("ill", "category")])
 
@@ -249,7 +249,7 @@ def test_a_single_day_becomes_bounds_and_not_an_error_after_the_budget_is_spent(
 
 def test_one_record_moves_the_counts_of_texts_by_one_even_where_it_equals_the_others():
     counts = [
-        Wanted.of(Schema([Category("c")])).executor(framed({"c": values}), None, 51).counts(0)
+        Wanted.of(Schema([Category("c")])).executor(frame_of({"c": values}), None, 51).counts(0)
         for values in ([True, *[1] * 50], [7, *[1] * 50])
     ]
     assert counts == [{"True": 1, "1": 50}, {"7": 1, "1": 50}]

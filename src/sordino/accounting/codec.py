@@ -122,7 +122,7 @@ def _decode(data: object, depth: int, nodes: Iterator[int]) -> dp.DpEvent:
     if set(data) != {"type", *fields}:
         raise InvalidInputError(f"Expected exactly the fields {['type', *fields]} in an event.")
     values = {name: _decode_value(data[name], kind, depth, nodes) for name, kind in fields.items()}
-    return _checked(cls(**values))
+    return _check_event(cls(**values))
 
 
 def _decode_value(value: object, kind: _Kind, depth: int, nodes: Iterator[int]) -> Any:
@@ -165,7 +165,7 @@ def _whole(value: object) -> int:
     return value
 
 
-def _checked(event: dp.DpEvent) -> dp.DpEvent:
+def _check_event(event: dp.DpEvent) -> dp.DpEvent:
     """Refuse what no mechanism can be; single fields were checked before."""
     fixed_size = isinstance(event, dp.SampledWithoutReplacementDpEvent)
     if fixed_size and event.sample_size > event.source_dataset_size:

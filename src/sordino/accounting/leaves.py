@@ -66,7 +66,7 @@ def gaussian_mu(leaf: Leaf, relation: Relation) -> float:
     return float(relation.contributions * math.sqrt(leaf.count) / leaf.event.noise_multiplier)
 
 
-def unsupported(event: dp.DpEvent, relation: Relation, accountant: str) -> UnsupportedError:
+def unsupported_error(event: dp.DpEvent, relation: Relation, accountant: str) -> UnsupportedError:
     """Return the error for a pair without a proof."""
     name = type(event).__name__
     if isinstance(event, (dp.PoissonSampledDpEvent, dp.SampledWithoutReplacementDpEvent)):
@@ -91,14 +91,14 @@ def _walk(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
         for part in event.events:
             yield from _walk(part, count)
     elif isinstance(event, dp.PoissonSampledDpEvent):
-        yield from _sampled(event, _rate(event.sampling_probability), count)
+        yield from _sampled_leaves(event, _rate(event.sampling_probability), count)
     elif isinstance(event, dp.SampledWithoutReplacementDpEvent):
-        yield from _sampled(event, _fraction(event), count)
+        yield from _sampled_leaves(event, _fraction(event), count)
     else:
         yield from _elementary(event, count)
 
 
-def _sampled(event: dp.DpEvent, rate: float, count: int) -> Iterator[Leaf]:
+def _sampled_leaves(event: dp.DpEvent, rate: float, count: int) -> Iterator[Leaf]:
     inner = _join_gaussians(_walk(event.event, 1))
     if rate == 0 or not inner:
         return

@@ -79,22 +79,22 @@ def response_pair(epsilon: float) -> Pair:
     return Pair(tails, -epsilon, epsilon)
 
 
-def removed(base: Pair, rate: float) -> Pair:
+def removal_pair(base: Pair, rate: float) -> Pair:
     """Return ((1-rate) Q + rate P, Q): a record that enters a Poisson batch against its absence."""
 
     def tails(edges: Floats) -> Tails:
-        b = base.tails(_undiluted(edges, rate))
+        b = base.tails(_invert_dilution(edges, rate))
         return Tails(_mix(b.q_above, b.p_above, rate), _mix(b.q_below, b.p_below, rate), b.q_above, b.q_below)
 
-    return Pair(tails, diluted(base.low, rate), diluted(base.high, rate))
+    return Pair(tails, dilute(base.low, rate), dilute(base.high, rate))
 
 
-def added(base: Pair, rate: float) -> Pair:
-    """Return (Q, (1-rate) Q + rate P): the reverse of :func:`removed`."""
-    return reverse(removed(base, rate))
+def addition_pair(base: Pair, rate: float) -> Pair:
+    """Return (Q, (1-rate) Q + rate P): the reverse of :func:`removal_pair`."""
+    return reverse(removal_pair(base, rate))
 
 
-def replaced(rate: float, multiplier: float) -> Pair:
+def replacement_pair(rate: float, multiplier: float) -> Pair:
     """Return ((1-rate) N(0) + rate N(1), (1-rate) N(0) + rate N(-1)) with std ``multiplier``.
 
     The pair of a Poisson batch under replace-one (proof in the privacy notes). The loss increases in
@@ -103,22 +103,22 @@ def replaced(rate: float, multiplier: float) -> Pair:
     z = multiplier
 
     def tails(edges: Floats) -> Tails:
-        x = _replaced_inverse(edges, rate, z)
+        x = _replacement_inverse(edges, rate, z)
         p, q = [log_ndtr(np.multiply.outer((-1, 1), x - s) / z) for s in (1, -1)]
         none = log_ndtr(np.multiply.outer((-1, 1), x) / z)
         return Tails(*_mix(none, p, rate), *_mix(none, q, rate))
 
-    high = diluted(gaussian_pair(1 / z).high, rate) - math.log1p(-rate)
+    high = dilute(gaussian_pair(1 / z).high, rate) - math.log1p(-rate)
     return Pair(tails, -high, high)
 
 
-def fixed_size(rate: float, mu: float) -> Pair:
+def fixed_size_pair(rate: float, mu: float) -> Pair:
     """Return the envelope for batches of a fixed size under replace-one.
 
-    Its profile is that of :func:`removed` for losses >= 0 and of :func:`added` below; what is left
-    is an atom at 0, which is not negative because ``2 Phi(-mu/2) (1-rate) + rate <= 1``.
+    Its profile is that of :func:`removal_pair` for losses >= 0 and of :func:`addition_pair` below; what is
+    left is an atom at 0, which is not negative because ``2 Phi(-mu/2) (1-rate) + rate <= 1``.
     """
-    up, down = removed(gaussian_pair(mu), rate), added(gaussian_pair(mu), rate)
+    up, down = removal_pair(gaussian_pair(mu), rate), addition_pair(gaussian_pair(mu), rate)
 
     def tails(edges: Floats) -> Tails:
         a, b, positive = up.tails(edges), down.tails(edges), edges >= 0
@@ -160,13 +160,13 @@ def reverse(pair: Pair) -> Pair:
     return Pair(tails, -pair.high, -pair.low)
 
 
-def diluted(loss: float, rate: float) -> float:
+def dilute(loss: float, rate: float) -> float:
     """Return ``ln(1 - rate + rate e^loss)``: what sampling leaves of a loss."""
     return float(np.logaddexp(math.log1p(-rate), math.log(rate) + loss))
 
 
-def _undiluted(edges: Floats, rate: float) -> Floats:
-    """Invert :func:`diluted`; losses below ``ln(1 - rate)`` do not occur and give -inf."""
+def _invert_dilution(edges: Floats, rate: float) -> Floats:
+    """Invert :func:`dilute`; losses below ``ln(1 - rate)`` do not occur and give -inf."""
     large = edges > 1
     with np.errstate(divide="ignore", over="ignore"):
         near = np.log1p(np.maximum(np.expm1(np.where(large, 0.0, edges)) / rate, -1.0))
@@ -174,7 +174,7 @@ def _undiluted(edges: Floats, rate: float) -> Floats:
     return np.where(large, far, near)
 
 
-def _replaced_inverse(edges: Floats, rate: float, z: float) -> Floats:
+def _replacement_inverse(edges: Floats, rate: float, z: float) -> Floats:
     """Return x with loss(x) = edge: ``z^2 (l/2 + asinh(e^c (1-rate)/rate sinh(l/2)))``, c = 1/2z^2."""
     half = np.abs(edges) / 2
     with np.errstate(divide="ignore"):
@@ -247,7 +247,7 @@ BEND = math.sqrt(3.0)
 def tilt_pairs(jacobian: float, mu: float, relation: Relation) -> tuple[Pair, ...]:
     """Return the pairs of a tilt: present against absent and back, or one for a replaced record."""
     if relation is Relation.REPLACE_ONE:
-        return (_replaced(jacobian, mu),)
+        return (_replacement_moments(jacobian, mu),)
     return _present(jacobian, mu), _absent(mu)
 
 
@@ -255,7 +255,7 @@ def tilt_log_moments(jacobian: float, mu: float, relation: Relation, t: Floats) 
     """Return ``ln E e^(t U)`` of the larger of the two laws, for t > 0."""
     a, gaussian = t * mu, t * (t + 1) * mu**2 / 2
     if relation is Relation.REPLACE_ONE:
-        return np.asarray(t * (jacobian + mu**2 / 2) + a**2 / 2 + np.log(_replaced_moment(a)))
+        return np.asarray(t * (jacobian + mu**2 / 2) + a**2 / 2 + np.log(_replacement_moment(a)))
     present = np.logaddexp(log_ndtr(-mu / 2), gaussian + log_ndtr(mu / 2 + a))
     return np.asarray(np.maximum(t * jacobian + present, math.log(2) + gaussian + log_ndtr(a)))
 
@@ -284,18 +284,18 @@ def _absent(mu: float) -> Pair:
     return Pair(tails, mu**2 / 2, mu**2 / 2 + STANDARD_DEVIATIONS * mu)
 
 
-def _replaced(jacobian: float, mu: float) -> Pair:
+def _replacement_moments(jacobian: float, mu: float) -> Pair:
     """Return the pair of ``J + mu R + mu^2/2``."""
 
     def tails(edges: Floats) -> Tails:
         t = np.maximum((edges - jacobian) / mu - mu / 2, 0.0)
         p_above = np.where(t < BEND, -(t**2) / 2, math.log(2) + log_ndtr(-t))
-        return _tails(p_above, complement(p_above), _replaced_q(t, mu) - jacobian)
+        return _tails(p_above, complement(p_above), _replacement_q(t, mu) - jacobian)
 
     return Pair(tails, jacobian + mu**2 / 2, jacobian + mu**2 / 2 + STANDARD_DEVIATIONS * mu)
 
 
-def _replaced_q(t: Floats, mu: float) -> Floats:
+def _replacement_q(t: Floats, mu: float) -> Floats:
     """Return ``ln E[e^(-mu R - mu^2/2); R > t]``: below the bend by parts, with Mills ratios."""
     y, end = np.minimum(t, BEND) + mu, BEND + mu
     bend = (mu + math.sqrt(2 / math.pi)) * _mills(end) - 2 * ndtr(-BEND) * math.exp(BEND**2 / 2)
@@ -303,7 +303,7 @@ def _replaced_q(t: Floats, mu: float) -> Floats:
     return np.asarray(np.where(t < BEND, np.log(inner) - y**2 / 2, math.log(2) + log_ndtr(-t - mu)))
 
 
-def _replaced_moment(a: Floats) -> Floats:
+def _replacement_moment(a: Floats) -> Floats:
     """Return ``E e^(a R - a^2/2)``, by parts: ``E e^(aR) = 1 + a int e^(ar) P[R > r] dr``."""
     rest = np.exp(-(a**2) / 2) - 2 * ndtr(-BEND) * np.exp(a * (BEND - a / 2))
     middle = a * math.sqrt(2 * math.pi) * (ndtr(BEND - a) - ndtr(-a))

@@ -11,17 +11,17 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from scipy import fft
 
-from sordino.accounting.leaves import Leaf, gaussian_mu, unsupported
+from sordino.accounting.leaves import Leaf, gaussian_mu, unsupported_error
 from sordino.accounting.pairs import (
     Pair,
-    added,
-    diluted,
-    fixed_size,
+    addition_pair,
+    dilute,
+    fixed_size_pair,
     gaussian_pair,
     laplace_pair,
     mixture,
-    removed,
-    replaced,
+    removal_pair,
+    replacement_pair,
     response_pair,
     reverse,
     tilt_pairs,
@@ -236,7 +236,7 @@ def leaf_pairs(leaf: Leaf, relation: Relation) -> tuple[Pair, ...]:
         inner = event.event
         if isinstance(inner, dp.GaussianDpEvent):
             mu = gaussian_mu(Leaf(inner, 1), relation)
-            return (fixed_size(event.sample_size / event.source_dataset_size, mu),)
+            return (fixed_size_pair(event.sample_size / event.source_dataset_size, mu),)
     if isinstance(event, dp.MixtureOfGaussiansDpEvent) and not replace:
         pair = mixture(event.sensitivities, event.sampling_probs, event.standard_deviation)
         return pair, reverse(pair)
@@ -249,12 +249,12 @@ def _poisson_pairs(event: dp.PoissonSampledDpEvent, relation: Relation) -> tuple
     rate, inner = event.sampling_probability, event.event
     if relation is Relation.REPLACE_ONE:
         if not isinstance(inner, dp.GaussianDpEvent):
-            raise unsupported(event, relation, "PLD")
-        return (replaced(rate, inner.noise_multiplier),)
+            raise unsupported_error(event, relation, "PLD")
+        return (replacement_pair(rate, inner.noise_multiplier),)
     if isinstance(inner, PureDpEvent):
-        return (response_pair(diluted(inner.epsilon, rate)),)
+        return (response_pair(dilute(inner.epsilon, rate)),)
     base = _base_pair(inner, event, relation)
-    return removed(base, rate), added(base, rate)
+    return removal_pair(base, rate), addition_pair(base, rate)
 
 
 def _base_pair(event: dp.DpEvent, whole: dp.DpEvent, relation: Relation) -> Pair:
@@ -265,7 +265,7 @@ def _base_pair(event: dp.DpEvent, whole: dp.DpEvent, relation: Relation) -> Pair
         return laplace_pair(1 / event.noise_multiplier)
     if isinstance(event, PureDpEvent):
         return response_pair(event.epsilon)
-    raise unsupported(whole, relation, "PLD")
+    raise unsupported_error(whole, relation, "PLD")
 
 
 def _refine(pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, best: GridEpsilon) -> GridEpsilon:
@@ -281,7 +281,7 @@ def _refine(pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, best: G
 
 def grid_losses(leaves: Sequence[Leaf], relation: Relation, interval: float) -> tuple[GridLoss, ...]:
     """Return the composed losses on a grid, one for each order of neighbours that differs."""
-    found = _composed([(leaf_pairs(leaf, relation), leaf.count) for leaf in leaves], interval)
+    found = _compose([(leaf_pairs(leaf, relation), leaf.count) for leaf in leaves], interval)
     if found is None:
         raise UnsupportedError(f"A grid of {interval:g} is too fine for this many releases.")
     # The cells of a single release are rounded too, and compositions have their own margin.
@@ -292,14 +292,14 @@ def _on_grid(
     pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, interval: float
 ) -> GridEpsilon | None:
     """Return epsilon on one grid, the larger of both directions; None if it has too many bins."""
-    found = _composed(pairs, interval)
+    found = _compose(pairs, interval)
     if found is None:
         return None
     # cells of one release are rounded too
     return GridEpsilon(max([0.0, *(total.epsilon(delta - TAIL) for total in found)]), interval)
 
 
-def _composed(pairs: Sequence[tuple[tuple[Pair, ...], int]], interval: float) -> list[GridLoss] | None:
+def _compose(pairs: Sequence[tuple[tuple[Pair, ...], int]], interval: float) -> list[GridLoss] | None:
     found = []
     for direction in range(max(len(both) for both, _ in pairs)):
         ways = [(both[min(direction, len(both) - 1)], count) for both, count in pairs]

@@ -17,8 +17,8 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from scipy import optimize, special
 
 from sordino.accounting.conversions import check_delta
-from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, unsupported
-from sordino.accounting.pairs import diluted, mixture_divergence, tilt_log_moments
+from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, unsupported_error
+from sordino.accounting.pairs import dilute, mixture_divergence, tilt_log_moments
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import PureDpEvent, Relation, TiltDpEvent
@@ -153,7 +153,7 @@ def _leaf_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floats:
         curve = response_curve(event.epsilon, alpha)
     elif isinstance(event, TiltDpEvent):
         mu = gaussian_mu(Leaf(event, 1), relation)
-        curve = _rounded_up(tilt_log_moments(event.jacobian, mu, relation, alpha - 1), alpha)
+        curve = _round_up(tilt_log_moments(event.jacobian, mu, relation, alpha - 1), alpha)
     elif isinstance(event, dp.RepeatAndSelectDpEvent):
         inner = rdp_curve(event.event, relation, tuple(alpha))
         curve = repeat_and_select(alpha, inner, event.mean, event.shape)
@@ -176,7 +176,7 @@ def _mixture_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floa
         return _at_most_whole(
             whole / std, alpha, lambda: np.maximum(*(mixture_divergence(p, q, std, alpha) for p, q in both))
         )
-    raise unsupported(event, relation, "Rényi")
+    raise unsupported_error(event, relation, "Rényi")
 
 
 def _poisson_curve(event: dp.PoissonSampledDpEvent, relation: Relation, alpha: Floats) -> Floats:
@@ -196,8 +196,8 @@ def _poisson_curve(event: dp.PoissonSampledDpEvent, relation: Relation, alpha: F
         return _at_most_whole(whole, alpha, lambda: mixture_divergence(p, other, z, alpha))
     if relation is Relation.ADD_REMOVE and isinstance(inner, (dp.LaplaceDpEvent, PureDpEvent)):
         pure = inner.epsilon if isinstance(inner, PureDpEvent) else 1 / inner.noise_multiplier
-        return response_curve(diluted(pure, q), alpha)
-    raise unsupported(event, relation, "Rényi")
+        return response_curve(dilute(pure, q), alpha)
+    raise unsupported_error(event, relation, "Rényi")
 
 
 def _at_most_whole(mu: float, alpha: Floats, sampled: Callable[[], Floats]) -> Floats:
@@ -240,7 +240,7 @@ def laplace_curve(epsilon: float, alpha: Floats) -> Floats:
     weight = 2 * alpha - 1
     up = np.log(alpha / weight) + (alpha - 1) * epsilon
     down = np.log((alpha - 1) / weight) - alpha * epsilon
-    return _rounded_up(np.logaddexp(up, down), alpha)
+    return _round_up(np.logaddexp(up, down), alpha)
 
 
 def response_curve(epsilon: float, alpha: Floats) -> Floats:
@@ -251,9 +251,9 @@ def response_curve(epsilon: float, alpha: Floats) -> Floats:
     if epsilon > LARGE:
         return np.full(alpha.shape, epsilon)
     log_moment = np.logaddexp(alpha * epsilon, (1 - alpha) * epsilon) - np.logaddexp(0.0, epsilon)
-    return _rounded_up(log_moment, alpha)
+    return _round_up(log_moment, alpha)
 
 
-def _rounded_up(log_moment: Floats, alpha: Floats) -> Floats:
+def _round_up(log_moment: Floats, alpha: Floats) -> Floats:
     """Divide by alpha - 1 after a margin for the rounding of ``log_moment``."""
     return (np.maximum(log_moment, 0.0) * (1 + 1e-12) + 1e-15) / (alpha - 1)

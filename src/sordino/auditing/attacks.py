@@ -82,7 +82,7 @@ class Pair:
         for side in (self.ours, self.theirs):
             answers = self._answers(side, noise, count)
             logs = [density(answers, centre, scale, asked) for centre in centres]
-            found.append(self._mixed(logs[0], logs[2]) - self._mixed(logs[1], logs[2]))
+            found.append(self._mix(logs[0], logs[2]) - self._mix(logs[1], logs[2]))
         return found[0], found[1]
 
     def _answers(self, side: Heard, noise: NoiseSource, count: int) -> Floats:
@@ -101,7 +101,7 @@ class Pair:
         tiled = np.where(drawn[:, None], present, missing)
         return np.asarray(asked.privatised(tiled.ravel(), noise)).reshape(tiled.shape)
 
-    def _mixed(self, present: Floats, absent: Floats) -> Floats:
+    def _mix(self, present: Floats, absent: Floats) -> Floats:
         if self.rate == 1.0:
             return present
         return np.logaddexp(math.log(self.rate) + present, math.log1p(-self.rate) + absent)

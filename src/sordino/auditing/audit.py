@@ -35,11 +35,11 @@ from sordino.auditing.attacks import (
 )
 from sordino.auditing.facts import numbers_of
 from sordino.auditing.neighbours import Records, crowds, ends_of, one_each, silence, spike
-from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compared, share
+from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compare_neighbour, share
 from sordino.auditing.tape import Absent, Pull, Recording, play
 from sordino.errors import AuditError, UnsupportedError
 from sordino.estimators.pipeline import pipeline_privacy
-from sordino.kernel.events import Relation, composed
+from sordino.kernel.events import Relation, compose_events
 from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.noise import fresh_noise
 from sordino.runs import PrivacyReport
@@ -339,7 +339,7 @@ class _Auditor:
             known = {name: (r.mechanism.multiplier or 0.0) * scale for name, r in plan.releases.items()}
             made = at_multipliers(plan, known).releases
             parts += [release.event(plan.relation, plan.population) for release in made.values()]
-        return composed(parts)
+        return compose_events(parts)
 
     @property
     def distance(self) -> float:
@@ -364,12 +364,12 @@ class _Auditor:
             tried = list(records.canaries(unit))
             for count, (name, canary) in enumerate(tried or [("as it is", ())]):
                 if count < 2 or self.seconds > 0:
-                    self._tried(records, name, canary if tried else None, unit)
+                    self._try_canary(records, name, canary if tried else None, unit)
         for number in range(12):
             if time.monotonic() > end or self.best is None:
                 break
             turned = self.records.turned(self.best, number)
-            self._tried(self.records, f"climbing, step {number + 1}", turned, unit)
+            self._try_canary(self.records, f"climbing, step {number + 1}", turned, unit)
         self.verdict.leaks.extend(Leak(kind, "as it is", what) for kind, what in self._accounts())
         kinds = ", ".join(sorted({leak.kind for leak in self.verdict.leaks}))
         if kinds:
@@ -379,7 +379,7 @@ class _Auditor:
         words = f"{len(self.verdict.recording.questions)} questions; neighbours differ in exact answers only"
         yield Attack("replay", f"{words}, by at most {near:.4g} of their sensitivities", False)
 
-    def _tried(self, records: Records, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
+    def _try_canary(self, records: Records, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
         """Put a canary in, replay on its neighbour, and keep the pair whose answers are furthest apart."""
         base = records if canary is None else records.changed(unit, canary)
         run, gone = self.runner(base), Absent(unit, base.owners)
@@ -393,7 +393,7 @@ class _Auditor:
             neighbours.append(Neighbour(f"{name}, replaced", changed, None, 3 - relation.contributions))
         rounding = self._rounding_of(recorded)
         for neighbour in neighbours:
-            replayed = compared(verdict, neighbour, rounding, unit)
+            replayed = compare_neighbour(verdict, neighbour, rounding, unit)
             reach = _reach(recorded, replayed) / neighbour.steps
             if reach > self.distance * (1 + rounding):
                 what = f"all answers moved by {reach:.4g} standard deviations, not {self.distance:.4g}"
@@ -477,7 +477,7 @@ class _Auditor:
         refuted = refuted or advantage(ours, theirs, ALARM / 2) > claim.advantage
         chance = power(claim, self._family(0.5), 2 * len(ours), ALARM / 2) if self._is_composed else None
         known = (rates.false_positive, rates.true_positive)
-        epsilon = self._demonstrated(lambda curve: curve.advantage < gain)
+        epsilon = self._demonstrate(lambda curve: curve.advantage < gain)
         return Attack(name, words, refuted, epsilon, rates.epsilon(report.delta), chance, known, len(ours))
 
     def _family(self, scale: float) -> TradeOff:
@@ -487,7 +487,7 @@ class _Auditor:
             return report.trade_off
         return trade_off(self.event(scale), report.delta, report.relation)
 
-    def _demonstrated(self, refuted: Callable[[TradeOff], bool]) -> float:
+    def _demonstrate(self, refuted: Callable[[TradeOff], bool]) -> float:
         """Return the epsilon of the plan with the most noise whose curve is not refuted."""
         report = self.report
         return lower_bound(
@@ -521,7 +521,7 @@ class _Auditor:
         plain = max(one_run_epsilon(*guess, count, self.report.delta, error) for guess in guesses)
         wrong = refuted(self.report.trade_off, ALARM / len(guesses))
         words = f"{words} guesses on {count} canaries of one fit were right"
-        yield Attack("one run", words, wrong, self._demonstrated(refuted), plain, runs=count)
+        yield Attack("one run", words, wrong, self._demonstrate(refuted), plain, runs=count)
 
     def _black_box(self, fits: int) -> Iterator[Attack]:
         """Fit again and again on both neighbours, and guess from what is released which one it was."""

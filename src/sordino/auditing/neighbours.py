@@ -37,7 +37,7 @@ class Records:
         if most is None or n <= most or not all(map(_is_known, parts)) or groups is not None:
             return made
         rows = np.linspace(0, n - 1, most).astype(int)
-        return replace(made, parts=tuple(None if p is None else _picked(p, rows) for p in parts))
+        return replace(made, parts=tuple(None if p is None else _pick(p, rows) for p in parts))
 
     @property
     def units(self) -> int:
@@ -138,7 +138,7 @@ def _is_known(part: Any) -> bool:
     return part is None or isinstance(part, np.ndarray) or sparse.issparse(part) or hasattr(part, "iloc")
 
 
-def _picked(part: Any, rows: Any) -> Any:
+def _pick(part: Any, rows: Any) -> Any:
     return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
 
 

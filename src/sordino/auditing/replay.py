@@ -52,24 +52,26 @@ def judge(run: Callable[[], Any], neighbours: Iterable[Neighbour], rounding: flo
     """Record a run, replay it on its neighbours, and return everything that tells them apart."""
     verdict = Verdict(play(run), [], {})
     for neighbour in neighbours:
-        compared(verdict, neighbour, rounding)
+        compare_neighbour(verdict, neighbour, rounding)
     return verdict
 
 
-def compared(
+def compare_neighbour(
     verdict: Verdict, neighbour: Neighbour, rounding: float = ROUNDING, forced: int | None = None
 ) -> Recording:
     """Replay the recording of a verdict on one neighbour, and add to the verdict what tells the two apart."""
     recorded, most = verdict.recording, neighbour.steps * (1.0 + rounding)
     replayed = play(neighbour.run, recorded, neighbour.absent, forced=forced)
-    verdict.leaks.extend(Leak(kind, neighbour.name, what) for kind, what in _told(recorded, replayed, most))
+    verdict.leaks.extend(
+        Leak(kind, neighbour.name, what) for kind, what in _differences(recorded, replayed, most)
+    )
     for ours, theirs in zip(recorded.questions, replayed.questions, strict=False):
         near = share(ours, theirs) / max(neighbour.steps, 1)
         verdict.nearest[ours.name] = max(verdict.nearest.get(ours.name, 0.0), near)
     return replayed
 
 
-def _told(recorded: Recording, replayed: Recording, most: float) -> Iterable[tuple[str, str]]:
+def _differences(recorded: Recording, replayed: Recording, most: float) -> Iterable[tuple[str, str]]:
     if recorded.error != replayed.error:
         yield "error", f"{_class(recorded.error)} became {_class(replayed.error)}, or other words of it"
     if recorded.words != replayed.words:
@@ -85,13 +87,13 @@ def _told(recorded: Recording, replayed: Recording, most: float) -> Iterable[tup
     if names[0] != names[1]:
         yield "questions", f"{names[0]} became {names[1]}"
     for ours, theirs in zip(recorded.questions, replayed.questions, strict=False):
-        yield from _told_by_one(ours, theirs, most)
+        yield from _differences_of_one(ours, theirs, most)
     away = first_difference(recorded.state, replayed.state)
     if away is not None:
         yield "state", f"differs at {_place(away)}"
 
 
-def _told_by_one(ours: Heard, theirs: Heard, most: float) -> Iterable[tuple[str, str]]:
+def _differences_of_one(ours: Heard, theirs: Heard, most: float) -> Iterable[tuple[str, str]]:
     for kind, one, other in (
         ("questions", ours.facts, theirs.facts),
         ("parameters", ours.params, theirs.params),

@@ -173,14 +173,14 @@ class Tape:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_turn)
             stack.callback(_tape.reset, _tape.set(self))
-            stack.enter_context(_replaced(Curator, "__init__", _opened))
-            stack.enter_context(_replaced(curator, "answer", _answered))
-            stack.enter_context(_replaced(planned.Question, "privatised", _privatised))
-            stack.enter_context(_replaced(parties, "_quantised", _contributed))
-            stack.enter_context(_replaced(Ask, "open_ledger", lambda original, tape, ask: None))
+            stack.enter_context(_replace_calls(Curator, "__init__", _record_opening))
+            stack.enter_context(_replace_calls(curator, "answer", _record_answer))
+            stack.enter_context(_replace_calls(planned.Question, "privatised", _record_noise))
+            stack.enter_context(_replace_calls(parties, "_quantise", _record_contribution))
+            stack.enter_context(_replace_calls(Ask, "open_ledger", lambda original, tape, ask: None))
             for sampling in _SAMPLINGS:
-                stack.enter_context(_replaced(sampling, "draw", _drawn))
-                stack.enter_context(_replaced(sampling, "shares", _shared))
+                stack.enter_context(_replace_calls(sampling, "draw", _record_draw))
+                stack.enter_context(_replace_calls(sampling, "shares", _record_share))
             yield self
 
     def source(self, what: int, otherwise: Any) -> Any:
@@ -243,7 +243,7 @@ class Listener:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, instead: Callable[..., Any]) -> Iterator[None]:
+def _replace_calls(owner: Any, name: str, instead: Callable[..., Any]) -> Iterator[None]:
     """Let the tape of a context have the calls of a function that are made there."""
     original = vars(owner)[name]
 
@@ -258,31 +258,31 @@ def _replaced(owner: Any, name: str, instead: Callable[..., Any]) -> Iterator[No
         setattr(owner, name, original)
 
 
-def _opened(
+def _record_opening(
     original: Any, tape: Tape, self: Any, executor: Any, plan: Plan, *rest: Any, **known: Any
 ) -> None:
     original(self, Listener(tape, executor, plan), plan, *rest, **known)
 
 
-def _answered(original: Any, tape: Tape, executor: Any, question: Any, noise: Any) -> Any:
+def _record_answer(original: Any, tape: Tape, executor: Any, question: Any, noise: Any) -> Any:
     if isinstance(executor, Listener):
         return executor.heard(question, noise, original)
     return original(executor, question, noise)
 
 
-def _privatised(original: Any, tape: Tape, question: Any, exact: Any, noise: Any) -> Any:
+def _record_noise(original: Any, tape: Tape, question: Any, exact: Any, noise: Any) -> Any:
     """Write down the exact answer; return the noisy one of the script, or of this run without one."""
     heard, scripted = tape.questions[-1], tape.scripted
     if isinstance(tape.absent, Pull) and tape.drawn:
-        exact = kept(exact)
+        exact = copy_answer(exact)
         exact.reshape(-1)[0] += question.room(exact)
-    heard.exact, heard.value = read(exact, question.spacing), kept(exact)
+    heard.exact, heard.value = read(exact, question.spacing), copy_answer(exact)
     heard.sensitivity = question.room(exact)
-    said = exact if scripted is None or scripted.value is None else kept(scripted.value)
+    said = exact if scripted is None or scripted.value is None else copy_answer(scripted.value)
     return original(question, said, tape.source(1, noise))
 
 
-def _contributed(original: Any, tape: Tape, local: Any, question: Any, rows: Any) -> Any:
+def _record_contribution(original: Any, tape: Tape, local: Any, question: Any, rows: Any) -> Any:
     """Write down a party's integers and the sensitivity its noise is for; return those of the script."""
     found, heard, scripted = original(local, question, rows), tape.questions[-1], tape.scripted
     lattice, multiplier = found.lattice, question.release.mechanism.multiplier
@@ -293,7 +293,7 @@ def _contributed(original: Any, tape: Tape, local: Any, question: Any, rows: Any
     return found if scripted is None else scripted.value[len(heard.value) - 1]
 
 
-def _drawn(original: Any, tape: Tape, self: Any, population: int, position: int, noise: Any) -> Any:
+def _record_draw(original: Any, tape: Tape, self: Any, population: int, position: int, noise: Any) -> Any:
     left_out, tape.batch = tape.batch, None
     found = original(self, population, position, tape.source(2, noise))
     if isinstance(self, Poisson | FixedSize) and found is not None and population == tape.population:
@@ -311,7 +311,7 @@ def _with_unit(rows: Any, unit: int | None, sampling: Any) -> Any:
     return np.append(rows[:-1] if isinstance(sampling, FixedSize) else rows, unit)
 
 
-def _shared(original: Any, tape: Tape, self: Any, sizes: Any, position: int, noise: Any) -> Any:
+def _record_share(original: Any, tape: Tape, self: Any, sizes: Any, position: int, noise: Any) -> Any:
     left_out, tape.batch = tape.batch, None
     shares = original(self, sizes, position, tape.source(2, noise))
     if left_out is None:
@@ -354,7 +354,7 @@ def read(value: Any, spacing: float | None = None) -> list[Reading]:
     return [array.astype(float).ravel() * (1.0 if spacing is None else spacing)]
 
 
-def kept(value: Any) -> Any:
+def copy_answer(value: Any) -> Any:
     """Return a copy of an exact answer that no later change of the original reaches."""
     if hasattr(value, "clone"):
         return value.clone()

@@ -77,9 +77,9 @@ def next_command(error: errors.SordinoError, context: click.Context | None) -> s
     words = {name: str(value) for name, value in context.params.items() if value is not None}
     words["command"] = context.command_path.partition(" ")[2]
     if "ledger" in words:
-        from sordino.ledger.address import hidden
+        from sordino.ledger.address import hide
 
-        words["ledger"] = hidden(words["ledger"])
+        words["ledger"] = hide(words["ledger"])
     words = {name: value if name == "command" else shlex.quote(value) for name, value in words.items()}
     hints = (text for kind, text in _NEXT if isinstance(error, kind))
     known = (text for text in hints if set(re.findall(r"{(\w+)}", text)) <= set(words))

@@ -154,14 +154,14 @@ def tune(
     search = PrivateSearchCV(
         model, params, **budget, mean_trials=trials, validation=validation, scoring=scoring
     )
-    click.echo(search.outlook(*_protected(rows, getattr(model, "schema", None))), err=True)
+    click.echo(search.outlook(*_count_protected(rows, getattr(model, "schema", None))), err=True)
     search.fit(rows.X, rows.y, groups=rows.groups)
     found = {"chosen": shared.plain(search.best_params_), "noisy score": float(search.best_score_)}
     found["score at 95 %"] = [float(end) for end in search.best_score_interval_]
     delivery.end(search.best_estimator_, budget, shown=search, **found)
 
 
-def _protected(rows: Any, schema: Any) -> tuple[int, str]:
+def _count_protected(rows: Any, schema: Any) -> tuple[int, str]:
     """Return how many are protected, and what one of them is: a person where owners are known."""
     from sordino.execute.persons import number_owners
 
@@ -179,7 +179,7 @@ def _prepare(
     from sklearn.base import ClassifierMixin
 
     from sordino.cli.rows import read_schema, to_fit
-    from sordino.saving.files import packed
+    from sordino.saving.files import pack_value
 
     schema, target = read_schema(chosen["schema"], whole=True), chosen["target"]
     kind = model_class(chosen["name"], schema)
@@ -191,7 +191,7 @@ def _prepare(
         params["classes"] = _classes(chosen["classes"], file, schema, target)
     shared.check_parameters(kind, params)
     model = kind(**params)
-    packed(model)  # a parameter that cannot be saved is refused here, not after the fit
+    pack_value(model)  # a parameter that cannot be saved is refused here, not after the fit
     return to_fit(file, schema, target, issubclass(kind, ClassifierMixin), memory), model
 
 

@@ -150,13 +150,13 @@ def _read(config: Path, plan: Path) -> tuple[PartyConfig, JointPlan]:
 
 def _approve(settings: PartyConfig, plan: JointPlan, ask: bool, aside: bool = False) -> str:
     """Show a plan in words, on standard error if ``aside``, and note who allows it for this member."""
-    from sordino.parties.mpc.config import check_partners, check_plan, spent_of
+    from sordino.parties.mpc.config import check_partners, check_plan, sum_spending
     from sordino.parties.mpc.party import load_local
     from sordino.parties.mpc.plan import in_words
 
     check_partners(plan, settings.partners)
     settings.check_charter(plan)
-    check_plan(plan, settings.policy, spent_of(settings.state, plan.digest)["slack"])
+    check_plan(plan, settings.policy, sum_spending(settings.state, plan.digest)["slack"])
     load_local(settings, plan)  # what would be refused later, before the others hear of it
     for line in in_words(plan):
         click.echo(line, err=aside)

@@ -312,14 +312,14 @@ def data_file(data: str, options: dict[str, Any]) -> Any:
 
 def command_line(*words: Any, **options: Any) -> str:
     """Return a command as a shell reads it; options that say nothing, or what holds anyway, are left out."""
-    from sordino.ledger.address import hidden
+    from sordino.ledger.address import hide
 
     usual = {"encoding": "utf-8", "decimal": ".", "relation": "add-remove"}
     line = ["sordino", *(str(word) for word in words)]
     for name, value in options.items():
         if value is not None and value is not False and value != usual.get(name):
             flag = "--format" if name == "kind" else f"--{name.replace('_', '-')}"
-            line += [flag] if value is True else [flag, str(hidden(value))]
+            line += [flag] if value is True else [flag, str(hide(value))]
     return shlex.join(line)
 
 

@@ -49,7 +49,7 @@ def init(
 
     from sordino.kernel import Relation
     from sordino.ledger import BudgetPolicy
-    from sordino.ledger.address import hidden
+    from sordino.ledger.address import hide
     from sordino.tables import draft_schema
     from sordino.tables.files import replace_file
 
@@ -86,7 +86,7 @@ def init(
     replace_file(schema, draft.encode())
     fit = {"data": data, "schema": str(schema), "epsilon": epsilon / _SHARE, "output": f"{name}.sordino"}
     head = "# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n"
-    if ledger != (ledger := hidden(ledger)):
+    if ledger != (ledger := hide(ledger)):
         head += "# The password of the ledger is not written down: PGPASSWORD or a password file has it.\n"
     said = tomli_w.dumps({"ledger": ledger, "dataset": name, **how, "fit": fit})
     replace_file(config, f"{head}{said}".encode())

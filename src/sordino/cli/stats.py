@@ -54,7 +54,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     else:
         measured, bounds = (
             column,
-            shared.pair("--bounds", chosen["bounds"]) or _declared(schema, column, "bounds"),
+            shared.pair("--bounds", chosen["bounds"]) or _declared_column(schema, column, "bounds"),
         )
     binned = column if statistic == "histogram" else None
     if statistic == "histogram" and binned is None:
@@ -62,7 +62,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     edges = {} if binned is None else {binned: shared.numbers("--edges", chosen["edges"])}
     typed = shared.values(chosen["levels"], "--levels")
     levels = {
-        key: _spell(key, typed[key]) if typed.get(key) else _declared(schema, key, "levels")
+        key: _spell(key, typed[key]) if typed.get(key) else _declared_column(schema, key, "levels")
         for key in keys
         if key != binned
     }
@@ -74,7 +74,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     _tell(table, as_json)
 
 
-def _declared(schema: Any, name: str, what: str) -> Any:
+def _declared_column(schema: Any, name: str, what: str) -> Any:
     """Return the column that declares levels or bounds, with the price that was paid for them."""
     column = next((c for c in (schema.columns if schema is not None else ()) if c.name == name), None)
     remedy = "--bounds LOW,HIGH" if what == "bounds" else f"--levels {name}=[...]"
@@ -128,7 +128,7 @@ def _ask(
 
     import sordino
     from sordino.estimators.statistics import check_bounds
-    from sordino.tables.values import framed
+    from sordino.tables.values import frame_of
 
     person = getattr(schema, "person", None)
     keys: dict[str, Any] = {name: frame[name] for name in (*asked["levels"], *asked["edges"])}
@@ -145,7 +145,7 @@ def _ask(
         first = next(iter(keys))  # a record without the number is in no group
         keys[first] = np.array(keys[first], dtype=object)
         keys[first][gaps] = None
-    owners = None if person is None else schema.persons(framed(frame))
+    owners = None if person is None else schema.persons(frame_of(frame))
     grouped = sordino.group_by(keys, **{**asked, "edges": asked["edges"] or None}, groups=owners)
     if measured is None:
         return grouped.count(**budget)

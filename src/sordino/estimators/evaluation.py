@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.elsewhere import packed, unpacked
+from sordino.elsewhere import pack, unpack
 from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError, levels_to_the_caller
 from sordino.estimators.group_statistics import PrivateTable, group_by
 from sordino.estimators.metrics import (
@@ -28,7 +28,7 @@ from sordino.estimators.metrics import (
 )
 from sordino.estimators.pipeline import invent_rows, mixes_rows, prices_for
 from sordino.estimators.statistics import PrivateFloat, check_share
-from sordino.execute import executor_of, held_columns, in_dask
+from sordino.execute import executor_of, hold_columns, in_dask
 from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
@@ -239,7 +239,7 @@ def _score_in_dask(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: A
         )
     if y is None and schema is None:
         raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
-    rows = held_columns([X] if y is None else [X, y], Part(packed((model, chosen, asks))))
+    rows = hold_columns([X] if y is None else [X, y], Part(pack((model, chosen, asks))))
     if not len(rows):
         raise InvalidInputError("Expected at least one row, got none.")
     return rows
@@ -252,7 +252,7 @@ class Part:
     payload: bytes = field(repr=False)
 
     def __call__(self, block: tuple[Any, ...]) -> Floats:
-        model, chosen, asks = unpacked(self.payload)
+        model, chosen, asks = unpack(self.payload)
         X, y = block if len(block) == 2 else (block[0], None)
         if not row_count(X):
             return np.zeros((0, len(chosen.centre)))

@@ -23,7 +23,7 @@ from sordino.estimators.statistics import (
     check_share,
     prices_of,
 )
-from sordino.execute import LocalExecutor, executor_of, held_columns, in_dask
+from sordino.execute import LocalExecutor, executor_of, hold_columns, in_dask
 from sordino.execute.persons import SharedExecutor, is_missing
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
@@ -33,7 +33,7 @@ from sordino.runs.report import at_most, each_once
 from sordino.solvers import statistic
 from sordino.solvers.heavy.ranks import Cells
 from sordino.tables.columns import Column
-from sordino.tables.values import codes_of, flag_of, framed, level_text, plain
+from sordino.tables.values import codes_of, flag_of, frame_of, level_text, plain
 from sordino.values import check_count, check_flag, check_mapping, refuse_unreadable
 
 # -------------- Declared cells: which level of each key a record has. Nothing here is learned from the data
@@ -158,7 +158,7 @@ class ColumnLevels(Levels):
     def codes(self, column: Any) -> Ints:
         """Return the number of each record's level, -1 for a level that was not declared."""
         refuse_unreadable(column)
-        series = framed({self.name: column}).column(self.name)
+        series = frame_of({self.name: column}).column(self.name)
         return np.maximum(codes_of(series, tuple(map(str, self.labels)), frozenset()), -1)
 
 
@@ -270,7 +270,7 @@ class KeysThere(Keys):
     def records(self, values: Any = None) -> Any:
         """Return the rows on the workers."""
         columns = [*self.columns, *([] if values is None else [values])]
-        rows = held_columns(columns, partial(_part, self.levels))
+        rows = hold_columns(columns, partial(_part, self.levels))
         if not len(rows):
             raise InvalidInputError("Expected columns of one length, at least 1, got others.")
         return rows

@@ -180,7 +180,7 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
         With ``groups``, the owner of each row (or a person column of the schema), a person is protected and
         counts once, with the mean of its truncated gradients over all its rows.
         """
-        X, y, groups = self._tabled(X, y, groups)
+        X, y, groups = self._read_table(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
         return self._fit(X, y, (), groups)
 
@@ -227,7 +227,7 @@ class HeavyTailedClassifier(_Labels, MarginClassifier, HeavyTailedModel):
 
         ``groups`` as in :meth:`HeavyTailedRegressor.fit`.
         """
-        X, y, groups = self._tabled(X, y, groups)
+        X, y, groups = self._read_table(X, y, groups)
         X, y = check_data(self, X, y)
         _, targets, public = self._encode_labels(y)
         return self._fit(X, targets, (public,), groups)

@@ -102,7 +102,7 @@ class Intervals:
         important = {shape.columns: shape.importance for shape in self.model.shapes_}
         out = []
         for asks in questions_of(self.model.encoder_):
-            rows = asks.centred(None)
+            rows = asks.center(None)
             errors = self._deviations(np.column_stack([rows, np.zeros(len(rows))]))
             effect, noise = asks.shape(rows @ self.coef_), asks.shape(errors)
             out.append(Shape(asks.columns, asks.at, effect, noise, important.get(asks.columns, 0.0)))
@@ -206,10 +206,10 @@ def intervals(
         )
         step = replace(step, ends=False)
     coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])
-    return Intervals(model, _handed_on(model, fitted.report), level, coef, intercept, span, step)
+    return Intervals(model, _hand_on_status(model, fitted.report), level, coef, intercept, span, step)
 
 
-def _handed_on(model: Any, report: PrivacyReport) -> PrivacyReport:
+def _hand_on_status(model: Any, report: PrivacyReport) -> PrivacyReport:
     """Return the report with the status of the model, whose coefficients the estimate contains."""
     status = model_status(model)
     if status.holds:
@@ -360,7 +360,7 @@ def _span_of(model: Any) -> Floats:
     if schema is None:
         span = np.eye(d + 1)
     else:
-        made = clipped_matrix(model.encoder_.transform(_made_up(schema, 4 * d + 50)), model.data_norm_)
+        made = clipped_matrix(model.encoder_.transform(_make_up_table(schema, 4 * d + 50)), model.data_norm_)
         rows = np.column_stack(
             [made if isinstance(made, np.ndarray) else made.toarray(), np.ones(4 * d + 50)]
         )
@@ -375,7 +375,7 @@ def _span_of(model: Any) -> Floats:
     return span
 
 
-def _made_up(schema: Schema, count: int) -> dict[str, Any]:
+def _make_up_table(schema: Schema, count: int) -> dict[str, Any]:
     """Return made-up values of every declared column, gaps and undeclared levels among them."""
     public = public_generator(0)
     out = {}

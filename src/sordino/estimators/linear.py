@@ -191,7 +191,7 @@ class OrderedLogisticRegression(_DenseLevels, _Dense, ClassifierBase):
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:  # type: ignore[override]
         """Fit the model; the budget is spent here. With a schema, X is a table that has the target in it."""
-        X, y, groups = self._tabled(X, y, groups)
+        X, y, groups = self._read_table(X, y, groups)
         if groups is not None or in_dask(X):
             raise UnsupportedError(
                 "Classes in an order are learned from records in one place, without groups. Use "

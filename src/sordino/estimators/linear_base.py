@@ -35,7 +35,7 @@ from sordino.private_estimator import (
     PrivateEstimator,
     Scored,
     Tabular,
-    centred,
+    center_targets,
     declared_rows,
     declared_target,
     encoded_labels,
@@ -332,7 +332,9 @@ class LinearModel(LinearParameters, Coefficients):
         if self.rows_per_person is not None:
             public = (f"rows_per_person = {declared_rows(self)} (nobody has more; declared)", *public)
         if check_noise(self.noise):
-            solver, paper = literature("linear", "published")(self.noise, self.solver, solver, problem, ask)
+            solver, paper = literature("linear", "published_solver")(
+                self.noise, self.solver, solver, problem, ask
+            )
         declared = self._declared("data_norm")
         norm = bound_fact("data_norm", declared_bound(self, "data_norm"), declared, "rows are clipped to it")
         asked = self._questions
@@ -456,7 +458,7 @@ class ClassifierBase(MarginClassifier, LinearModel):
         are sampled, and the number of persons is public.
         """
         tabled = self._table_weights(X, y, sample_weight)
-        X, y, groups = self._tabled(X, y, groups)
+        X, y, groups = self._read_table(X, y, groups)
         X, y = check_data(self, X, y)
         codes, targets, public = self._encode_labels(y)
         weights = class_weights(self.class_weight, self.classes_)
@@ -490,14 +492,14 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here. Other parameters as for the classifier."""
         tabled = self._table_weights(X, y, sample_weight)
-        X, y, groups = self._tabled(X, y, groups)
+        X, y, groups = self._read_table(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
         rows, public = self._weights(sample_weight, X, tabled), self._weight_facts(sample_weight)
         return self._fit(X, self._targets_of(y), (self._target_fact(), *public), rows, groups)
 
     def _targets_of(self, y: Any) -> Any:
         """Return the targets as the loss sees them: from the middle of their bounds, and clipped."""
-        y, _ = centred(declared_target(self), y, self._centres())
+        y, _ = center_targets(declared_target(self), y, self._centres())
         unit = self._target_unit()
         limits = target_range(self._loss(), self._target_bound() / unit)
         return np.clip(y if unit == 1.0 else y / unit, *limits)
@@ -507,7 +509,7 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         return bound_fact("target_bound", bound, declared, "targets are clipped to it")
 
     def _attributes(self, found: LinearFit) -> dict[str, Any]:
-        _, offset = centred(declared_target(self), np.zeros(0), self._centres())
+        _, offset = center_targets(declared_target(self), np.zeros(0), self._centres())
         unit = self._target_unit()
         low, high = target_range(self._loss(), self._target_bound() / unit)
         return {

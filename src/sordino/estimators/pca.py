@@ -61,7 +61,7 @@ class PcaStream:
     """A paid-for stream and what it has released so far."""
 
     def __init__(self, problem: PcaProblem, parts: int, ask: Ask, public: tuple[str, ...]) -> None:
-        self._problem, self._solver = problem, StreamGauss.configured(problem, parts)
+        self._problem, self._solver = problem, StreamGauss.configure(problem, parts)
         self._stream = Stream(ask, self._solver.plan(problem), parts, public, "PCA (stream)")
         self._pooled = Pooled.empty(problem.features)
 
@@ -232,7 +232,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         problem = replace(self._problem(*shape, ask, sparse), unit=unit)
         options = Options.of(check_mapping("solver_options", self.solver_options), max_iter=self.max_iter)
         if self.noise == "paper":
-            solver, paper = literature("pca", "published")(self.solver, problem, options, ask)
+            solver, paper = literature("pca", "published_solver")(self.solver, problem, options, ask)
         else:
             solver, paper = make_solver(self.solver, problem, options, "pca"), None
         name, prices = f"PCA ({type(solver).__name__})", self._schema_prices()

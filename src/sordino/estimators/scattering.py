@@ -17,7 +17,7 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
 from sordino.values import among, check_count
-from sordino.wavelets import scattered
+from sordino.wavelets import scatter
 
 _AT_ONCE = 50  # images: what stays in the cache of a processor
 _TOGETHER = 3  # channels that are scaled together; chosen on training images of MNIST (15,000 against 10,000)
@@ -99,7 +99,7 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         images = np.moveaxis(rows.reshape(-1, height, width, channels), 3, 1)
         scales = check_count("scales", self.scales, 1, 16, "It is the number of octaves.") or 1
         angles = check_count("angles", self.angles, 1, None, "It is the number of directions.") or 1
-        found = scattered(images.reshape(-1, height, width), scales, angles, np)
+        found = scatter(images.reshape(-1, height, width), scales, angles, np)
         found = found.reshape(len(rows), channels * found.shape[1], *found.shape[2:])
         among("normalise", self.normalise, _NORMS)
         return (

@@ -345,7 +345,7 @@ WORTH = 0.05  # a difference of scores that is worth a search
 FEWEST, MOST = 0.05, 0.2  # shares of the records that judge, where nobody sets one
 
 
-def _told_apart(search: BestOf | ChooseThenFit) -> float:
+def _least_difference(search: BestOf | ChooseThenFit) -> float:
     """Return how far two scores of one record have to be apart, by noise: two deviations."""
     return 2.0 * math.sqrt(2.0) * search.score_noise(1)
 
@@ -481,7 +481,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             lambda budget, number: fitted(budget, number, X, told(slice(None)), whole),
             "PrivateSearchCV",
             candidates.home(families) if self.distribution is None else None,
-            _told_apart(search) / judges,
+            _least_difference(search) / judges,
         )
         self.best_params_, self.best_estimator_ = families[number][place], models[place]
         ends = search.score_interval(found, judges)
@@ -499,8 +499,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         families = self._families(Candidates(self.estimator), self._grid(), unit != "record")
         search = self._search(families, n, unit)
         judges = self._judges(n, search)
-        seen = _told_apart(search) / judges
-        needed = float(self.epsilon) * _told_apart(search) / (WORTH * (self.validation or MOST))
+        seen = _least_difference(search) / judges
+        needed = float(self.epsilon) * _least_difference(search) / (WORTH * (self.validation or MOST))
         text = (
             f"Each of {search.tried:g} trials has epsilon {search.trial.epsilon:.3g} and {n - judges} "
             f"{unit}s; a fit without a search has {float(self.epsilon):g} and {n}. "
@@ -642,7 +642,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         """Return how many records judge."""
         share = self.validation
         if share is None:
-            share = min(max(_told_apart(search) / (WORTH * n), FEWEST), MOST)
+            share = min(max(_least_difference(search) / (WORTH * n), FEWEST), MOST)
         if not 0 < share < 1 or not 1 <= round(share * n) < n:
             raise InvalidInputError(
                 f"Expected validation in (0, 1) with at least one record on each side, got {share:g} of {n}."

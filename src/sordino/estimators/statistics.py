@@ -17,7 +17,7 @@ from sordino.errors import (
     UnsupportedError,
     levels_to_the_caller,
 )
-from sordino.execute import executor_of, held_numbers
+from sordino.execute import executor_of, hold_numbers
 from sordino.kernel import PaperNoise, Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample, Truncation
@@ -104,7 +104,7 @@ class PrivateArray(np.ndarray):
 
 def check_numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
     """Return the rows as doubles, and whether they were plain numbers."""
-    elsewhere = held_numbers(x)
+    elsewhere = hold_numbers(x)
     if elsewhere is not None:
         return _enough(*elsewhere, least)
     data = refusing(lambda: _doubles(x), x)

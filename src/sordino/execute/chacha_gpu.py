@@ -13,20 +13,20 @@ _SIZE = 128  # blocks of the stream to a program
 
 
 @triton.jit
-def _turned(x: tl.tensor, by: tl.constexpr) -> tl.tensor:
+def _turn_left(x: tl.tensor, by: tl.constexpr) -> tl.tensor:
     return (x << by) | (x >> (32 - by))
 
 
 @triton.jit
 def _quarter(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tl.tensor:
     a = a + b
-    d = _turned(d ^ a, 16)
+    d = _turn_left(d ^ a, 16)
     c = c + d
-    b = _turned(b ^ c, 12)
+    b = _turn_left(b ^ c, 12)
     a = a + b
-    d = _turned(d ^ a, 8)
+    d = _turn_left(d ^ a, 8)
     c = c + d
-    b = _turned(b ^ c, 7)
+    b = _turn_left(b ^ c, 7)
     return a, b, c, d
 
 
@@ -36,7 +36,7 @@ def _word(key: tl.tensor, at: tl.constexpr, zero: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def _kept(out: tl.tensor, at: tl.constexpr, value: tl.tensor, inside: tl.tensor) -> None:
+def _store(out: tl.tensor, at: tl.constexpr, value: tl.tensor, inside: tl.tensor) -> None:
     tl.store(out + at, value.to(tl.int32, bitcast=True), mask=inside)
 
 
@@ -62,22 +62,22 @@ def _stream(key: tl.tensor, out: tl.tensor, blocks: tl.tensor, size: tl.constexp
         x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
         x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
     inside, row = place < blocks, out + place * 16
-    _kept(row, 0, x0 + i0, inside)
-    _kept(row, 1, x1 + i1, inside)
-    _kept(row, 2, x2 + i2, inside)
-    _kept(row, 3, x3 + i3, inside)
-    _kept(row, 4, x4 + i4, inside)
-    _kept(row, 5, x5 + i5, inside)
-    _kept(row, 6, x6 + i6, inside)
-    _kept(row, 7, x7 + i7, inside)
-    _kept(row, 8, x8 + i8, inside)
-    _kept(row, 9, x9 + i9, inside)
-    _kept(row, 10, x10 + i10, inside)
-    _kept(row, 11, x11 + i11, inside)
-    _kept(row, 12, x12 + i12, inside)
-    _kept(row, 13, x13, inside)
-    _kept(row, 14, x14, inside)
-    _kept(row, 15, x15, inside)
+    _store(row, 0, x0 + i0, inside)
+    _store(row, 1, x1 + i1, inside)
+    _store(row, 2, x2 + i2, inside)
+    _store(row, 3, x3 + i3, inside)
+    _store(row, 4, x4 + i4, inside)
+    _store(row, 5, x5 + i5, inside)
+    _store(row, 6, x6 + i6, inside)
+    _store(row, 7, x7 + i7, inside)
+    _store(row, 8, x8 + i8, inside)
+    _store(row, 9, x9 + i9, inside)
+    _store(row, 10, x10 + i10, inside)
+    _store(row, 11, x11 + i11, inside)
+    _store(row, 12, x12 + i12, inside)
+    _store(row, 13, x13, inside)
+    _store(row, 14, x14, inside)
+    _store(row, 15, x15, inside)
 
 
 def words(key: Tensor, blocks: int) -> Tensor:
@@ -89,7 +89,7 @@ def words(key: Tensor, blocks: int) -> Tensor:
 
 
 @triton.jit
-def _unsigned(words: tl.tensor, inside: tl.tensor) -> tl.tensor:
+def _load_unsigned(words: tl.tensor, inside: tl.tensor) -> tl.tensor:
     return tl.load(words, mask=inside, other=0).to(tl.uint32, bitcast=True).to(tl.float64)
 
 
@@ -98,10 +98,10 @@ def _pairs(words: tl.tensor, out: tl.tensor, pairs: tl.tensor, count: tl.tensor,
     """Write two normal variables for three words, by the Box-Muller transform in float64."""
     place = tl.program_id(0) * size + tl.arange(0, size)
     inside = place < pairs
-    high, low = _unsigned(words + place, inside), _unsigned(words + pairs + place, inside)
+    high, low = _load_unsigned(words + place, inside), _load_unsigned(words + pairs + place, inside)
     uniform = (high * 4294967296.0 + low + 1.0) * 5.421010862427522e-20  # 2^32 and 2^-64
     radius = tl.sqrt(-2.0 * tl.log(uniform))
-    turn = _unsigned(words + 2 * pairs + place, inside) * 1.4629180792671596e-09  # 2 pi 2^-32
+    turn = _load_unsigned(words + 2 * pairs + place, inside) * 1.4629180792671596e-09  # 2 pi 2^-32
     tl.store(out + place, (radius * tl.cos(turn)).to(tl.float32), mask=inside)
     tl.store(
         out + pairs + place, (radius * tl.sin(turn)).to(tl.float32), mask=inside & (pairs + place < count)

@@ -34,7 +34,7 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
     >>> model.coef_.shape
     (4,)
     """
-    distributed = _distributed()
+    distributed = _import_distributed()
     own = not isinstance(cluster, distributed.Client)
     client = distributed.Client(cluster, security=security, set_as_default=False) if own else cluster
     try:
@@ -48,7 +48,7 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
 def current_client() -> Any:
     """Return the client of the block around, or the one that was made last."""
     try:
-        client = _distributed().default_client()
+        client = _import_distributed().default_client()
     except ValueError:
         raise InvalidInputError(
             "Expected a Dask client for data that lie in Dask, got none. Make one first "
@@ -61,7 +61,7 @@ def current_client() -> Any:
     return client
 
 
-def _distributed() -> Any:
+def _import_distributed() -> Any:
     try:
         import distributed
     except ImportError:

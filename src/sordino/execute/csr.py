@@ -9,13 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.kernel.arrays import Floats, Ints, compiled
+from sordino.kernel.arrays import Floats, Ints, compile_with_cache
 from sordino.kernel.lazy import TouchMap, find
 from sordino.kernel.query import as_weights, pull_rows
 
 _AHEAD = 256  # rows
 # A place in an array that cannot be negative: compiled code then has no test for places from the end, which
-# would cost as much as the work. All structures were checked when they were made (:func:`checked`).
+# would cost as much as the work. All structures were checked when they were made (:func:`check_csr`).
 At = np.uint64
 
 
@@ -27,7 +27,7 @@ def as_rows(matrix: Any) -> Any:
     rows = matrix.tocsr()
     if rows.dtype not in (np.float32, np.float64):  # counts and flags: the compiled passes know floats
         rows = rows.astype(np.float64)
-    return checked(rows)
+    return check_csr(rows)
 
 
 def sound(matrix: Any) -> Any:
@@ -35,7 +35,7 @@ def sound(matrix: Any) -> Any:
     if not sparse.issparse(matrix) or matrix.ndim != 2:
         return matrix
     check_structure(matrix)
-    return checked(matrix) if matrix.format == "csr" else matrix
+    return check_csr(matrix) if matrix.format == "csr" else matrix
 
 
 def check_structure(matrix: Any) -> None:
@@ -48,17 +48,17 @@ def check_structure(matrix: Any) -> None:
                 if axis.shape != matrix.data.shape or np.any((axis < 0) | (axis >= size)):
                     raise ValueError
     except ValueError:
-        raise _malformed(matrix) from None
+        raise _malformed_error(matrix) from None
 
 
-def _malformed(matrix: Any) -> InvalidInputError:
+def _malformed_error(matrix: Any) -> InvalidInputError:
     return InvalidInputError(
         f"Expected a sparse matrix of shape {matrix.shape} with rising pointers and indices inside it, "
         f"got a malformed {matrix.format} matrix. Build it again from (data, (rows, columns))."
     )
 
 
-def checked(matrix: Any) -> Any:
+def check_csr(matrix: Any) -> Any:
     """Return a CSR matrix whose structure holds: each entry of a row once, in order, inside the matrix.
 
     Nothing that the matrix says about itself is believed: a column stored twice would falsify the norm of its
@@ -68,12 +68,12 @@ def checked(matrix: Any) -> Any:
     shape_holds = indptr.shape == (matrix.shape[0] + 1,) and data.ndim == 1 and data.shape == indices.shape
     kinds_hold = indptr.dtype.kind == "i" and indices.dtype.kind == "i"
     if not (shape_holds and kinds_hold) or not _rises(indptr, data.size):
-        raise _malformed(matrix)
+        raise _malformed_error(matrix)
     if _is_canonical(indptr, indices, matrix.shape[1]):
         if indptr[-1] == data.size:
             return matrix
     elif not _is_inside(indices[: indptr[-1]], matrix.shape[1]):
-        raise _malformed(matrix)
+        raise _malformed_error(matrix)
     rows = matrix.copy()
     rows.prune()
     rows.has_sorted_indices = rows.has_canonical_format = False
@@ -81,7 +81,7 @@ def checked(matrix: Any) -> Any:
     return rows
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _rises(indptr: Any, stored: int) -> bool:
     """Tell whether row pointers rise from 0 to at most ``stored``."""
     rises = indptr[0] == 0 and indptr[-1] <= stored
@@ -90,7 +90,7 @@ def _rises(indptr: Any, stored: int) -> bool:
     return rises
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _is_inside(indices: Any, columns: int) -> bool:
     inside = True
     for p in range(indices.size):
@@ -98,7 +98,7 @@ def _is_inside(indices: Any, columns: int) -> bool:
     return inside
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _is_canonical(indptr: Any, indices: Any, columns: int) -> bool:
     """Tell whether the columns of each row rise strictly and exist; row pointers are known to rise."""
     canonical = True
@@ -133,7 +133,7 @@ def product(indices: Any, data: Any, first: int, last: int, w: Floats) -> float:
 def add_row(indices: Any, data: Any, first: int, last: int, factor: float, out: Floats) -> None:
     """Add ``factor`` times a row to ``out``.
 
-    Two entries are read before either is written: their columns differ, by :func:`checked`.
+    Two entries are read before either is written: their columns differ, by :func:`check_csr`.
     """
     one, two = At(1), At(2)
     p, stop = At(first), At(last)
@@ -146,14 +146,14 @@ def add_row(indices: Any, data: Any, first: int, last: int, factor: float, out: 
         out[At(indices[p])] += factor * data[p]
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def margins(indptr: Any, indices: Any, data: Any, rows: Any, w: Floats, out: Floats) -> None:
     """Write ``x_i . w`` for the given rows."""
     for i in range(rows.size):
         out[i] = product(indices, data, indptr[rows[i]], indptr[rows[i] + 1], w)
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
     """Add ``coef_i x_i`` to ``out``; a row of coefficient zero is not read."""
     for i in range(rows.size):
@@ -161,7 +161,7 @@ def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: 
             add_row(indices, data, indptr[rows[i]], indptr[rows[i] + 1], coef[i], out)
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def fill(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
     """Write ``coef_i x_i`` into the rows of an array of zeros."""
     for i in range(rows.size):
@@ -169,7 +169,7 @@ def fill(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Flo
             out[i, At(indices[p])] = coef[i] * data[p]
 
 
-def picked(matrix: Any, rows: Any, columns: Ints) -> Any:
+def pick(matrix: Any, rows: Any, columns: Ints) -> Any:
     """Return some rows with some columns alone, numbered in their order."""
     x, ends = matrix, np.zeros(rows.size + 1, dtype=np.int64)
     # Room for every entry, and for one that is not wanted: what is not written to takes no memory.
@@ -185,7 +185,7 @@ def picked(matrix: Any, rows: Any, columns: Ints) -> Any:
     return sparse.csr_matrix((data[:count], indices[:count], ends), (rows.size, columns.size), copy=False)
 
 
-def renumbered(matrix: Any, rows: Any) -> tuple[Any, Any]:
+def renumber(matrix: Any, rows: Any) -> tuple[Any, Any]:
     """Return the columns that some rows have entries in, and the matrix by their numbers.
 
     Values and pointers are those of the matrix, and so is its width.
@@ -197,7 +197,7 @@ def renumbered(matrix: Any, rows: Any) -> tuple[Any, Any]:
     return columns[:count], _with_indices(x, slots)
 
 
-def reordered(columns: Any, matrix: Any, first: Any) -> tuple[Any, Any]:
+def reorder(columns: Any, matrix: Any, first: Any) -> tuple[Any, Any]:
     """Return numbered columns with some others in front, each once, and the matrix by the new numbers."""
     if not first.size:
         return columns, matrix
@@ -213,7 +213,7 @@ def _with_indices(matrix: Any, indices: Any) -> Any:
     return out
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _gather(
     indptr: Any, indices: Any, data: Any, rows: Any, places: Any, ends: Any, kept: Any, out: Any
 ) -> int:
@@ -232,7 +232,7 @@ def _gather(
     return ends[-1]
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _renumber(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, slots: Any) -> int:
     """Number the columns in the order in which they appear; return how many there are."""
     count = 0
@@ -248,7 +248,7 @@ def _renumber(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, sl
     return count
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def touch(
     indptr: Any,
     indices: Any,
@@ -301,7 +301,7 @@ def _read_ahead(indptr: Any, indices: Any, data: Any, rows: Any) -> int:
     return seen
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def scatter_touched(ends: Any, layout: Any, packed: Floats, coef: Floats, out: Floats) -> None:
     """Add ``coef_i x_i`` to the slots of a batch that was laid out by :func:`touch`."""
     at = 0
@@ -312,7 +312,7 @@ def scatter_touched(ends: Any, layout: Any, packed: Floats, coef: Floats, out: F
         at = ends[i]
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def size_scatter(
     indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, square: bool, out: Floats
 ) -> None:
@@ -323,7 +323,7 @@ def size_scatter(
             out[At(indices[p])] += size * size if square else size
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def multiply(
     indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, block: Floats, out: Floats
 ) -> None:
@@ -335,7 +335,7 @@ def multiply(
                 out[i, j] += value * block[column, j]
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def multiply_transposed(
     indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, coef: Floats, out: Floats
 ) -> None:
@@ -347,11 +347,11 @@ def multiply_transposed(
                 out[column, j] += value * coef[i, j]
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
     """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row to a symmetric matrix.
 
-    Columns rise in a row (:func:`checked`), so one half gets all of it.
+    Columns rise in a row (:func:`check_csr`), so one half gets all of it.
     """
     for i in range(rows.size):
         f, start, stop = scale[i], At(indptr[rows[i]]), At(indptr[rows[i] + 1])
@@ -385,7 +385,7 @@ def pass_facts(view: Any, scale: Floats, factors: Floats, longest: float) -> tup
     return tuple(map(np.ascontiguousarray, facts))
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def pull_block(pull: Any, products: Any, room: Any, facts: Any, at: Any, start: int) -> tuple[float, float]:
     """Write the factors of stored rows over their products with a point, see :func:`pull_rows`.
 
@@ -401,7 +401,7 @@ def pull_block(pull: Any, products: Any, room: Any, facts: Any, at: Any, start: 
     return pull_rows(pull, products, room, targets[here], given, norms[here], shorter[here], scale[here])
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def over_csr(
     indptr: Any, indices: Any, data: Any, rows: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any
 ) -> tuple[float, float]:
@@ -422,7 +422,7 @@ def over_csr(
     return total, shifted
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def over_dense(matrix: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any) -> tuple[float, float]:
     """Add the clipped gradient of the rows of an array to ``out``, see :func:`over_csr`."""
     n, step = matrix.shape[0], max(1, min(256, _ENTRIES // max(1, matrix.shape[1])))
@@ -438,7 +438,7 @@ def over_dense(matrix: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any) ->
     return total, shifted
 
 
-@compiled(nogil=True, fastmath=_FREE_ORDER)
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
 def _dots(block: Any, w: Any, out: Any) -> None:
     for i in range(block.shape[0]):
         row, total = block[i], 0.0
@@ -447,7 +447,7 @@ def _dots(block: Any, w: Any, out: Any) -> None:
         out[i] = total
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
     """Add ``|coef_i x_i|``, or its square, of the rows of an array to ``out``."""
     for i in range(matrix.shape[0]):
@@ -457,7 +457,7 @@ def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
                 out[j] += size * size if square else size
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def map_rows(block: Any, factors: Any, shift: Any, scale: Any, weights: Any, out: Any) -> None:
     """Write ``weights_i scale (factors_i x_i - shift)``, and nothing for a row whose weight is zero."""
     for i in range(block.shape[0]):
@@ -466,7 +466,7 @@ def map_rows(block: Any, factors: Any, shift: Any, scale: Any, weights: Any, out
             out[i, j] = value if weights[i] != 0.0 else 0.0
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _add_rows(block: Any, factors: Any, out: Any) -> None:
     for i in range(block.shape[0]):
         row, factor = block[i], factors[i]
@@ -475,7 +475,7 @@ def _add_rows(block: Any, factors: Any, out: Any) -> None:
                 out[j] += factor * row[j]
 
 
-@compiled(nogil=True, fastmath=_FREE_ORDER)
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
 def point_on_rows(w: Floats, scale: Floats, offset: Floats) -> tuple[Floats, float]:
     """Return the weights of stored rows from those of mapped ones, and their product with the offset."""
     out, total = np.empty(scale.size), 0.0
@@ -485,8 +485,8 @@ def point_on_rows(w: Floats, scale: Floats, offset: Floats) -> tuple[Floats, flo
     return out, total
 
 
-@compiled(nogil=True)
-def mapped(sums: Floats, scale: Floats, offset: Floats, shifted: float) -> None:
+@compile_with_cache(nogil=True)
+def map_sums(sums: Floats, scale: Floats, offset: Floats, shifted: float) -> None:
     """Turn sums of rows into those of mapped rows, in place: ``scale sums - shifted offset``."""
     for j in range(scale.size):
         sums[j] = sums[j] * scale[j] - shifted * offset[j]

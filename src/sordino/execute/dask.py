@@ -107,7 +107,7 @@ class DaskExecutor(PartedExecutor):
                 raise
             reply = error
         if isinstance(reply, Exception):  # outside of the handler: the foreign error would be its context
-            raise lost(reply)
+            raise lost_error(reply)
         if isinstance(reply, Failed):
             raise reply.error()
         return reply
@@ -141,14 +141,16 @@ class DaskExecutor(PartedExecutor):
         finally:
             for ask in asks:
                 ask.cancel()
-        return worker.joined(replies, asked.count)
+        return worker.join_replies(replies, asked.count)
 
     async def _ask(self, jobs: Sequence[Job], asked: Round) -> Any:
         if self._direct:
-            return await worker.forwarded(self._cluster.client.rpc, jobs, asked)
+            return await worker.forward_jobs(self._cluster.client.rpc, jobs, asked)
         words = {"op": "run", **worker.message(worker.branches_on, list(jobs), asked)}
         try:
-            return worker.unpacked(await self._cluster.client.scheduler.proxy(worker=jobs[0].home, msg=words))
+            return worker.unpack_response(
+                await self._cluster.client.scheduler.proxy(worker=jobs[0].home, msg=words)
+            )
         except OSError:
             return Reply({}, worker.numbers_of(jobs))
 
@@ -165,12 +167,12 @@ class DaskExecutor(PartedExecutor):
 
     async def _stop(self, token: str) -> None:
         """Tell all workers, and wait a moment; what a busy process has not sent by then, it sends later."""
-        word = asyncio.ensure_future(self._stopped(token))
+        word = asyncio.ensure_future(self._tell_all(token))
         _last_words.add(word)
         word.add_done_callback(_last_words.discard)
         await asyncio.wait([word], timeout=_BEAT)
 
-    async def _stopped(self, token: str) -> None:
+    async def _tell_all(self, token: str) -> None:
         words = worker.message(worker.stop, token)
         asks = (self._cluster.client.rpc(home).run(**words) for home in self._groups)
         await asyncio.gather(*asks, return_exceptions=True)
@@ -194,7 +196,7 @@ class DaskExecutor(PartedExecutor):
         return replace(kept, value=value)
 
 
-def lost(error: Exception) -> WorkerError:
+def lost_error(error: Exception) -> WorkerError:
     """Return what to raise for an error of the cluster, whose own words may quote a record."""
     return WorkerError(
         f"The cluster lost some records or their workers ({type(error).__name__}), and could not read them "
@@ -203,7 +205,7 @@ def lost(error: Exception) -> WorkerError:
     )
 
 
-def unread(error: Exception) -> WorkerError:
+def unread_error(error: Exception) -> WorkerError:
     """Return what to raise when rows cannot be read for the first time, before a budget is booked."""
     return WorkerError(
         f"The source of some rows failed on a worker, or the worker was lost ({type(error).__name__}). What "
@@ -285,7 +287,7 @@ class _HomesLostError(WorkerError):
 class Placed:
     """A client and the worker that each part is read by.
 
-    Once read, a part is no longer tied to its worker (:meth:`freed`): tasks go where their parts lie anyway,
+    Once read, a part is no longer tied to its worker (:meth:`free`): tasks go where their parts lie anyway,
     and Dask would wait for ever for a worker that was lost together with all others.
     """
 
@@ -325,7 +327,7 @@ class Placed:
         self.begun.extend([future] if self.pinned else [])
         return future
 
-    def freed(self, futures: Sequence[Any], sources: Sequence[Any]) -> Placed:
+    def free(self, futures: Sequence[Any], sources: Sequence[Any]) -> Placed:
         """Let Dask read parts again anywhere, now that each has its place."""
         graphs = [block.__dask_graph__() for block in sources if isinstance(block, Delayed)]
         keys = {key for graph in graphs for key in graph} | {future.key for future in futures}
@@ -379,7 +381,7 @@ class Placed:
                 return found
             raise failed.error()
         # outside of the handler: the foreign error would be its context
-        raise unread(broken) if self.pinned else lost(broken)
+        raise unread_error(broken) if self.pinned else lost_error(broken)
 
     async def _gather(self, futures: list[Any]) -> Any:
         """Gather, and look now and then whether anybody is there to answer."""
@@ -460,7 +462,7 @@ class Spread(Held):
         ]
         found = self._cluster.results(self._cluster.each(worker.size_of, parts))
         stored_too = [future for futures, _ in factors for future in futures]
-        free = self._cluster.freed([*self._rows, *stored_too, *parts], self._sources)
+        free = self._cluster.free([*self._rows, *stored_too, *parts], self._sources)
         # The parts hold the same arrays: kept twice, Dask would count them twice and spill to disk too early.
         self._rows = self._sources = []
         return DaskExecutor(free, parts, found, self.sparse)
@@ -549,16 +551,16 @@ def rows_of_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], An
     return spread([delayed(parts, pure=False) for parts in zip(*blocks, strict=True)], rows_of=make)[0]
 
 
-def applied(X: Any, function: Callable[[Any], Any]) -> Any:
+def apply_by_block(X: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function makes of each block of rows: a dask array, whose blocks lie on the workers.
 
     Sparse results come back as a list of futures. The function is run now: an error is told here, in our
     words, and not in the log of a worker beside the records.
     """
     cluster, blocks = Placed.on(current_client(), X), blocks_of(X)
-    found = cluster.stored(worker.applied_to, blocks, function)
+    found = cluster.stored(worker.apply_to_block, blocks, function)
     facts: list[Facts] = cluster.results(cluster.each(worker.shape_of, found))
-    cluster.freed(found, blocks)
+    cluster.free(found, blocks)
     full = [(one, fact) for one, fact in zip(found, facts, strict=True) if fact.rows]
     if not full:
         raise InvalidInputError("Expected at least one row, got none.")

@@ -20,7 +20,7 @@ from scipy import sparse
 from sordino import errors
 from sordino.errors import SordinoError, WorkerError
 from sordino.execute.csr import as_rows, sound
-from sordino.execute.local import LocalExecutor, Nodes, folded, part_sum
+from sordino.execute.local import LocalExecutor, Nodes, fold, part_sum
 from sordino.execute.persons import is_missing
 from sordino.kernel import Question, SparseVector
 from sordino.kernel.arrays import Floats
@@ -152,7 +152,7 @@ def stored_column(block: Any, encode: Callable[[Any], Any] | None = None) -> Sto
 
 
 @quiet
-def applied_to(block: Any, function: Callable[[Any], Any]) -> Any:
+def apply_to_block(block: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function makes of a block of rows, or how it failed."""
     if not block.shape[0]:  # of which a model says nothing, not even how many columns it would have made
         return np.zeros(0)
@@ -266,9 +266,9 @@ async def branches_on(jobs: Sequence[Job], asked: Round, dask_worker: Any) -> An
     parts, or two batches of which each record is in one.
     """
     others = [job for job in halves(jobs[1:]) if job]
-    below = asyncio.gather(*(forwarded(dask_worker.rpc, half, asked) for half in others))
+    below = asyncio.gather(*(forward_jobs(dask_worker.rpc, half, asked) for half in others))
     replies = [await _own(jobs[0], asked, dask_worker), *await below]
-    return joined(replies, asked.count)
+    return join_replies(replies, asked.count)
 
 
 def numbers_of(jobs: Sequence[Job]) -> tuple[int, ...]:
@@ -280,7 +280,7 @@ def halves(jobs: Sequence[Job]) -> tuple[Sequence[Job], Sequence[Job]]:
     return jobs[: (len(jobs) + 1) // 2], jobs[(len(jobs) + 1) // 2 :]
 
 
-def joined(replies: Sequence[Any], count: int) -> Any:
+def join_replies(replies: Sequence[Any], count: int) -> Any:
     """Return one reply for several, or the first failure among them."""
     failed = next((reply for reply in replies if isinstance(reply, Failed)), None)
     if failed is not None:
@@ -289,7 +289,7 @@ def joined(replies: Sequence[Any], count: int) -> Any:
     nodes = {at: value for reply in replies for at, value in reply.nodes.items()}
     if len(nodes) < sum(len(reply.nodes) for reply in replies):
         return Failed("PlanError", "Expected each part once in a sum, got one of them twice.")
-    found = quietly(folded, nodes, count)
+    found = quietly(fold, nodes, count)
     if isinstance(found, Failed):
         return found
     for at, s in found.items():  # without the maps of their columns: whoever joins these sums makes one
@@ -297,10 +297,10 @@ def joined(replies: Sequence[Any], count: int) -> Any:
     return Reply(found, missing)
 
 
-async def forwarded(rpc: Any, jobs: Sequence[Job], asked: Round) -> Any:
+async def forward_jobs(rpc: Any, jobs: Sequence[Job], asked: Round) -> Any:
     """Ask the worker of the first of some jobs for all of them; what a lost worker held is missing."""
     try:
-        return unpacked(await rpc(jobs[0].home).run(**message(branches_on, list(jobs), asked)))
+        return unpack_response(await rpc(jobs[0].home).run(**message(branches_on, list(jobs), asked)))
     except OSError:
         return Reply({}, numbers_of(jobs))
 
@@ -310,7 +310,7 @@ def message(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     return {"function": dumps(function), "args": dumps(arguments)}
 
 
-def unpacked(response: Any) -> Any:
+def unpack_response(response: Any) -> Any:
     """Return what a function returned on a worker, or how it failed there."""
     if response["status"] == "OK":
         return response["result"]

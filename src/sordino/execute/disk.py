@@ -18,10 +18,10 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
-from sordino.execute.local import CSR, DENSE, Held, LocalExecutor, Nodes, folded, in_parts, total
+from sordino.execute.local import CSR, DENSE, Held, LocalExecutor, Nodes, fold, in_parts, total
 from sordino.execute.records import LocalRecords, LocalView, same_map
 from sordino.kernel import Batch, Question
-from sordino.kernel.arrays import Ints, compiled
+from sordino.kernel.arrays import Ints, compile_with_cache
 from sordino.kernel.query import PublicMap
 
 _FACTS = 10 * 8  # bytes for a record besides its row: norms, factors, targets, what its last map made of them
@@ -81,7 +81,7 @@ class Narrow:
         found = np.append(self.columns, -1)[places]
         return places if np.array_equal(found, columns) else None
 
-    def narrowed(self, columns: Ints) -> Narrow | None:
+    def narrow(self, columns: Ints) -> Narrow | None:
         """Return the records with these columns; None where some of them are not here."""
         if self._has(columns):
             return self
@@ -108,7 +108,7 @@ class Kept:
         known = self._parts.pop(start, None)
         if known is not None:
             self._add(known.bytes)
-        part = None if known is None else known.narrowed(columns)
+        part = None if known is None else known.narrow(columns)
         if part is None:
             read = whole()
             if self._room < _FACTS * read.count:
@@ -164,7 +164,7 @@ class DiskExecutor:
         chosen = cut(batch.rows(self.population), self.population, self._rows.block_rows)
         nodes: Nodes = {}
         for number, part in enumerate(self._sums(question, chosen)):
-            nodes = folded({**nodes, (0, number): part}, len(chosen))
+            nodes = fold({**nodes, (0, number): part}, len(chosen))
         self._rows.require_unchanged()
         return total([nodes], len(chosen))
 
@@ -455,7 +455,7 @@ def without_name(blocks: Blocks, memory: int) -> DiskMatrix:
     return DiskMatrix(layout, files, memory)
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _gather(starts: Ints, stops: Ints, values: Any, indices: Any, out: Any, columns: Ints) -> None:
     """Copy the entries of some rows behind each other."""
     at = 0

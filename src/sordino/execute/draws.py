@@ -133,7 +133,7 @@ def hidden_draws(noise: NoiseSource) -> Iterator[None]:
 
 
 @contextmanager
-def drawn_apart(held: Iterable[Any] = ()) -> Iterator[None]:
+def draw_apart(held: Iterable[Any] = ()) -> Iterator[None]:
     """Let what is read here draw from a hidden seed of its own; outside of hidden draws, as it would.
 
     That is torch, NumPy, Python and the generators ``held``. Models that draw from others than torch are
@@ -172,7 +172,7 @@ def seeded_draws(seed: int, held: Iterable[Any] = ()) -> Iterator[None]:
                     (one.setstate if hasattr(one, "setstate") else one.set_state)(state)
 
 
-def drawn(held: Iterable[Any] = ()) -> list[str]:
+def generator_states(held: Iterable[Any] = ()) -> list[str]:
     """Return the states of all generators, to see whether anybody has drawn."""
     return [repr(_state(one)) for one in (*_OWN, *held)] + [str(generators()["cpu"].tolist())]
 
@@ -208,7 +208,7 @@ def noting_seeds(seen: Seeding, held: Iterable[Any] = ()) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(outside)
-        seen.ends.append(drawn(held))
+        seen.ends.append(generator_states(held))
 
 
 _OWN: tuple[Any, ...] = (np.random, random)  # the modules are generators too
@@ -217,7 +217,7 @@ _OWN: tuple[Any, ...] = (np.random, random)  # the modules are generators too
 def held_generators(*roots: Any) -> list[Any]:
     """Return the generators that some objects hold, also in closures, or that their functions name."""
     kinds = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
-    found = [one for one in reached(*roots) if isinstance(one, (*kinds, torch.Generator))]
+    found = [one for one in reachable_objects(*roots) if isinstance(one, (*kinds, torch.Generator))]
     own = (random.SystemRandom,)  # which nobody can foresee
     return [one for one in found if not isinstance(one, own) and one is not torch.default_generator]
 
@@ -234,7 +234,7 @@ def _state(one: Any) -> Any:
     return one.getstate() if hasattr(one, "getstate") else one.get_state()
 
 
-def reached(*roots: Any) -> list[Any]:
+def reachable_objects(*roots: Any) -> list[Any]:
     """Return what some objects hold, directly or not: attributes, entries, closures, named globals."""
     seen: dict[int, Any] = {}
     waiting = list(roots)

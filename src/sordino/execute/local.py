@@ -63,7 +63,7 @@ class LocalExecutor:
         good = np.isfinite(lengths) & np.isfinite(targets)
         stored, lengths = np.where(good, stored, 0.0), np.where(good, lengths, np.nan)
         kept = (stored == 1.0).all()
-        object.__setattr__(self, "matrix", matrix if kept else clip.shortened(matrix, stored))
+        object.__setattr__(self, "matrix", matrix if kept else clip.shorten_rows(matrix, stored))
         object.__setattr__(self, "targets", np.where(good, targets, np.nan))
         object.__setattr__(self, "_scale", scale)
         object.__setattr__(self, "_lengths", lengths)
@@ -119,7 +119,7 @@ def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Flo
     The first is for the stored row: 1, but for rows so long that products with them would overflow. The
     second is applied on the fly.
     """
-    found = clip.measured(matrix)
+    found = clip.measure_rows(matrix)
     norms, one = found.norms, np.ones(len(found.mantissa))
     if bound is None:  # the queries bound what a record adds
         return one, one, norms
@@ -288,7 +288,7 @@ def _entries(codes: Any, table: Floats) -> Floats:
     return table[codes]
 
 
-def held(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
+def hold(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
     """Return rows and targets that lie elsewhere, their facts read; None for what is in this process.
 
     ``maps`` make rows and targets of a part of a table, where it lies.
@@ -310,7 +310,7 @@ def in_dask(X: Any) -> bool:
     return _package(first) in ("dask", "distributed")
 
 
-def held_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any]) -> Held:
+def hold_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any]) -> Held:
     """Return the rows that a function makes of blocks of columns that all lie in Dask, where they lie."""
     if not all(map(in_dask, columns)):
         raise InvalidInputError(
@@ -321,9 +321,9 @@ def held_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any])
     return rows
 
 
-def applied(X: Any, function: Callable[[Any], Any]) -> Any:
+def apply_by_block(X: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function makes of each block of rows that lie in Dask, as a dask array."""
-    return _of_dask("applied")(X, function)
+    return _of_dask("apply_by_block")(X, function)
 
 
 def _of_dask(name: str) -> Any:
@@ -333,7 +333,7 @@ def _of_dask(name: str) -> Any:
         raise require_extra("distributed", "dask") from None
 
 
-def untensored(values: Any, here: bool = True) -> Any:
+def strip_tensor(values: Any, here: bool = True) -> Any:
     """Return a torch tensor on the processor as an array or CSR matrix over the same memory; others as is.
 
     One on a GPU stays there, unless its values are wanted ``here``.
@@ -341,7 +341,7 @@ def untensored(values: Any, here: bool = True) -> Any:
     if _package(values) != "torch" or not hasattr(values, "detach"):
         return values
     if values.device.type == "cuda":
-        return untensored(values.cpu()) if here else values
+        return strip_tensor(values.cpu()) if here else values
     if values.device.type != "cpu":
         raise UnsupportedError(
             f"Expected a tensor on the processor or on a CUDA device, got one on {values.device.type}. Pass "
@@ -362,12 +362,12 @@ def untensored(values: Any, here: bool = True) -> Any:
     return sparse.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(plain.shape), copy=False)
 
 
-def held_numbers(x: Any) -> tuple[Held, bool] | None:
+def hold_numbers(x: Any) -> tuple[Held, bool] | None:
     """Return numbers or rows of numbers that lie elsewhere, and whether they were plain numbers."""
     flat = _package(x) == "dask" and getattr(x, "ndim", 2) == 1
     if flat:
         x = x.to_frame() if hasattr(x, "to_frame") else x[:, None]
-    found = held(x)
+    found = hold(x)
     return None if found is None else (found[0], flat)
 
 
@@ -383,7 +383,7 @@ def _package(value: Any) -> str:
 Nodes: TypeAlias = dict[tuple[int, int], Any]
 
 
-def folded(nodes: Mapping[tuple[int, int], Any], count: int) -> Nodes:
+def fold(nodes: Mapping[tuple[int, int], Any], count: int) -> Nodes:
     """Return the sums of the largest whole branches, from those of smaller ones of ``count`` parts."""
     out, level = dict(nodes), 0
     while 1 << level < count:
@@ -394,7 +394,7 @@ def folded(nodes: Mapping[tuple[int, int], Any], count: int) -> Nodes:
                 if index + 1 == width:  # it has no sibling in the tree
                     out[level + 1, index // 2] = out.pop((level, index))
                 elif right in out:
-                    out[level + 1, index // 2] = added(out.pop((level, index)), out.pop(right))
+                    out[level + 1, index // 2] = add_answers(out.pop((level, index)), out.pop(right))
         level += 1
     return out
 
@@ -416,11 +416,11 @@ def total(branches: Iterable[Mapping[tuple[int, int], Any]], count: int) -> Any:
             f"Expected each of {count} parts once in a sum, got {int((seen == 0).sum())} missing and "
             f"{int((seen > 1).sum())} repeated. Nothing was released from it; the budget is spent."
         )
-    (root,) = folded(nodes, count).values()
+    (root,) = fold(nodes, count).values()
     return root
 
 
-def added(one: Any, other: Any) -> Any:
+def add_answers(one: Any, other: Any) -> Any:
     """Return the sum of two answers: of touched columns where both are, else dense."""
     if isinstance(one, SparseVector) and isinstance(other, SparseVector):
         return one.joined(other)

@@ -222,8 +222,8 @@ class SharedRecords:
         self.margins, self.weighted_sum = base.margins, base.weighted_sum
         self.scaled_rows, self.weighted_norms = base.scaled_rows, base.weighted_norms
 
-    def restricted(self, columns: Ints) -> SharedRecords:
-        return SharedRecords(self._base.restricted(columns), self.parts)
+    def restrict(self, columns: Ints) -> SharedRecords:
+        return SharedRecords(self._base.restrict(columns), self.parts)
 
     def through(self, affine: PublicMap) -> SharedView:
         return SharedView(self._base.through(affine), self.parts)

@@ -19,7 +19,7 @@ _PIECE = 1 << 20  # numbers compared at once
 _FINE, _FAILED, _DIFFERENT = 0, 1, 2
 
 
-def joined(wanted: bool | None) -> Processes | None:
+def join_processes(wanted: bool | None) -> Processes | None:
     """Return the processes of a training: those of ``torch.distributed`` if it runs, or None for this one.
 
     ``wanted`` False stays alone, True refuses to.
@@ -54,7 +54,7 @@ class Processes:
         """Whether this process keeps the books."""
         return self.rank == 0
 
-    def agreed(self, facts: dict[str, Any]) -> None:
+    def require_agreement(self, facts: dict[str, Any]) -> None:
         """Refuse, in every process, to go on if one of them differs in something all must share."""
         everywhere: list[Any] = [None] * self.count
         with self._watch():

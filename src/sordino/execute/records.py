@@ -114,7 +114,7 @@ class LocalRecords:
         if coefficients.ndim == 2:
             return np.stack([self.weighted_sum(c) for c in coefficients.T])
         out = np.zeros(self.columns)
-        self._add(clip.scaled(coefficients, self.scale), out[: self.features])
+        self._add(clip.scale_down(coefficients, self.scale), out[: self.features])
         if self.intercept:
             out[-1] = self.intercept * coefficients.sum()
         return out
@@ -133,7 +133,7 @@ class LocalRecords:
     def _map(self, affine: PublicMap) -> Any:
         if affine.rest is None:
             return LocalView(self.within(affine.columns), affine)
-        return LocalView(self, affine.picked(np.arange(self.features)))
+        return LocalView(self, affine.pick(np.arange(self.features)))
 
     def within(self, columns: Ints | None) -> LocalRecords:
         """Return these records with some columns and the intercept; the last choice is remembered.
@@ -156,7 +156,7 @@ class LocalRecords:
         step = max(1, _BLOCK // max(1, self._row_entries()))
         for start in range(0, self.count, step):
             rows = slice(start, min(start + step, self.count))
-            block = self._scale_rows(rows, clip.scaled(coefficients[rows], self.scale[rows]))
+            block = self._scale_rows(rows, clip.scale_down(coefficients[rows], self.scale[rows]))
             if self.intercept:
                 last = (self.intercept * coefficients[rows])[:, None]
                 join = sparse.hstack if sparse.issparse(block) else np.hstack
@@ -216,7 +216,7 @@ class LocalRecords:
         self._add_sizes(usable * self.scale * (np.sqrt(parts) if square else parts), square, second)
         return self.weighted_sum(usable * parts)[: self.features], second
 
-    def restricted(self, columns: Ints) -> LocalRecords:
+    def restrict(self, columns: Ints) -> LocalRecords:
         """Return the same records with some of their columns; a record that is not finite stays so."""
         part = self.matrix[:, columns]
         norms = clip.row_norms(part, self._addressed) * self.scale
@@ -286,7 +286,7 @@ class DenseRecords(LocalRecords):
         if coefficients.ndim == 1:
             return super().weighted_sum(coefficients)
         out = np.zeros((coefficients.shape[1], self.columns))
-        scaled = np.stack([clip.scaled(c, self.scale) for c in coefficients.T], axis=1)
+        scaled = np.stack([clip.scale_down(c, self.scale) for c in coefficients.T], axis=1)
         for rows in self._blocks():
             out[:, : self.features] += scaled[rows].T @ self._block(rows)
         if self.intercept:
@@ -390,7 +390,7 @@ class CsrRecords(LocalRecords):
         return self.rows
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
-        part = csr.picked(self.matrix, self.rows, columns)
+        part = csr.pick(self.matrix, self.rows, columns)
         return replace(self, matrix=part, features=len(columns), rows=np.arange(self.count))
 
     def touching(self, first: Ints) -> tuple[Ints, CsrRecords]:
@@ -401,9 +401,9 @@ class CsrRecords(LocalRecords):
         """
         known = self.__dict__.get("_touching")
         if known is None:
-            known = csr.renumbered(self.matrix, self.rows)
+            known = csr.renumber(self.matrix, self.rows)
             object.__setattr__(self, "_touching", known)
-        columns, matrix = csr.reordered(known[0], known[1], first)
+        columns, matrix = csr.reorder(known[0], known[1], first)
         return columns, replace(self, matrix=matrix, features=len(columns))
 
     def taken(self, rows: Any) -> LocalRecords:
@@ -549,7 +549,7 @@ class LazyRecords:
         if affine.rest is None:
             return self._base.through(affine)
         columns, part = self._base.touching(affine.columns[affine.shift != 0.0])  # type: ignore[index]
-        view = part.through(affine.picked(columns))
+        view = part.through(affine.pick(columns))
         return TouchedView(view, columns, self._base.features)
 
     def within(self, columns: Ints | None) -> LocalRecords:
@@ -559,7 +559,7 @@ class LazyRecords:
         return self.weighted_sum(coefficients)
 
     def weighted_sum(self, coefficients: Floats) -> SparseVector:
-        return self._sum(clip.scaled(coefficients, self._base.scale), coefficients.sum())
+        return self._sum(clip.scale_down(coefficients, self._base.scale), coefficients.sum())
 
     def _sum(self, factors: Floats, total: float) -> SparseVector:
         """Return the sum of stored rows times factors, and of the intercept column times ``total``."""
@@ -637,7 +637,7 @@ class LocalView(AffineView):
             facts = csr.pass_facts(self, self._base.scale, self._clip, pull.longest)
             kept = self.__dict__["_known"] = (pull.longest, facts)
         total, shifted = self._base.pulled(weights, (offset, constant), kept[1], pull, out[:d])
-        csr.mapped(out, affine.scale, self._offset, shifted)
+        csr.map_sums(out, affine.scale, self._offset, shifted)
         if affine.intercept:
             out[-1] = affine.intercept * total
         return out
@@ -666,7 +666,7 @@ class LocalView(AffineView):
         in the words of :func:`sordino.kernel.clip.centred_norms`, whose norm has room for more.
         """
         base, x, affine = self._base, self._base.matrix, self._affine
-        factors = clip.scaled(weights, base.scale)
+        factors = clip.scale_down(weights, base.scale)
         out, sums = np.zeros((base.features, base.features)), np.zeros(base.features)
         csr.add_pairs(x.indptr, x.indices, x.data, base._addressed, factors, out)
         csr.scatter(x.indptr, x.indices, x.data, base._addressed, weights * factors, sums)

@@ -25,7 +25,7 @@ from sordino.kernel.clip.doubles import (
     joint_norms,
     norms_of,
     row_norms,
-    scaled,
+    scale_down,
 )
 from sordino.kernel.query import (
     AffineViews,
@@ -36,7 +36,7 @@ from sordino.kernel.query import (
     PublicMap,
     Pull,
     RecordSums,
-    pulled,
+    pull_scalars,
 )
 
 _CHUNK = 1 << 26  # entries of a block that is cast to double precision at a time
@@ -88,7 +88,7 @@ class DenseStore:
         """Return the largest magnitude of each row."""
         return self._each(lambda block, _: block.abs().amax(1))
 
-    def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
+    def center(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
         """Return upper bounds of ``|| weights (f_i x_i - shift) ||``."""
 
         def each(block: Tensor, rows: slice) -> Tensor:
@@ -96,10 +96,10 @@ class DenseStore:
 
         return self._each(each)
 
-    def picked(self, rows: Tensor) -> DenseStore:
+    def pick(self, rows: Tensor) -> DenseStore:
         return DenseStore(self._tensor[rows])
 
-    def zeroed(self, marked: Tensor) -> DenseStore:
+    def zero_rows(self, marked: Tensor) -> DenseStore:
         """Return a copy with zeros in the marked rows."""
         return DenseStore(self._tensor.masked_fill(marked[:, None], 0.0))
 
@@ -152,7 +152,7 @@ class CsrStore:
         out = self._values.new_zeros(self.shape[0])
         return out.scatter_reduce(0, self._rows, self._values.abs(), "amax")
 
-    def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
+    def center(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
         """Return upper bounds of the norms of centred rows; no row is made dense."""
         entries, there = self._values * factors[self._rows], weights[self._columns]
         offset = shift[self._columns] * there
@@ -162,7 +162,7 @@ class CsrStore:
         away = self._by_row((entries * there).square())
         return centred_norms(inside + rest, away, whole, self.shape[1], spread, False)
 
-    def picked(self, rows: Tensor) -> CsrStore:
+    def pick(self, rows: Tensor) -> CsrStore:
         counts = self._pointers.diff()[rows]
         pointers = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         starts = torch.repeat_interleave(self._pointers[:-1][rows] - pointers[:-1], counts)
@@ -170,7 +170,7 @@ class CsrStore:
         shape = (len(rows), self.shape[1])
         return CsrStore(_csr(pointers, self._columns[entries], self._values[entries], shape))
 
-    def zeroed(self, marked: Tensor) -> CsrStore:
+    def zero_rows(self, marked: Tensor) -> CsrStore:
         values = self._values.masked_fill(marked[self._rows], 0.0)
         return CsrStore(_csr(self._pointers, self._columns, values, self.shape))
 
@@ -224,7 +224,7 @@ class DeviceView(AffineView):
         known = self.__dict__.get("_played")
         if known is None or known[0] != pull:
             here = weakref.proxy(self)  # not a circle: it would keep the rows on the device
-            known = pull, played(lambda near: here._gradient(near, pull), point.size, self._base.matrix)
+            known = pull, record_graph(lambda near: here._gradient(near, pull), point.size, self._base.matrix)
             self.__dict__["_played"] = known
         return Arriving(known[1](point))
 
@@ -236,9 +236,9 @@ class DeviceView(AffineView):
         margins = margins * (factors / factors.clamp(min=1.0 / pull.longest))
         margins = margins + constant * point[-1] if constant else margins
         given = None if self.weights is None else base.tensor(self.weights)
-        scalars = pulled(pull, margins, base.tensor(self.targets), given, base.tensor(self.norms))
+        scalars = pull_scalars(pull, margins, base.tensor(self.targets), given, base.tensor(self.norms))
         shorter = scalars * factors
-        out = base.near_sum(scaled(shorter, rows)) * scale - shorter.sum() * offset
+        out = base.near_sum(scale_down(shorter, rows)) * scale - shorter.sum() * offset
         return torch.cat([out, (constant * scalars.sum())[None]]) if constant else out
 
     def gram(self, factors: Any) -> Floats:
@@ -323,7 +323,7 @@ class TensorExecutor:
         near, lengths = DeviceVector.of(targets, device), self.store.norms()
         lengths = lengths.where(near.tensor.isfinite(), float("nan"))
         if not bool(lengths.isfinite().all()):  # such records contribute zero, whatever is asked
-            object.__setattr__(self, "store", self.store.zeroed(lengths.isnan()))
+            object.__setattr__(self, "store", self.store.zero_rows(lengths.isnan()))
             near = DeviceVector(near.tensor.masked_fill(lengths.isnan(), float("nan")))
         scale = lengths.isfinite().double()
         if self.data_norm is not None:
@@ -378,8 +378,8 @@ class TensorRecords(LocalRecords):
         scale, given = self.tensor(self.scale), None if self.weights is None else self.tensor(self.weights)
         margins = self.near_products(point[: self.features]) * scale
         margins = margins + self.intercept * point[-1] if self.intercept else margins
-        scalars = pulled(pull, margins, self.tensor(self.targets), given, self.tensor(self.norms))
-        out = self.near_sum(scaled(scalars, scale))
+        scalars = pull_scalars(pull, margins, self.tensor(self.targets), given, self.tensor(self.norms))
+        out = self.near_sum(scale_down(scalars, scale))
         last = (self.intercept * scalars.sum())[None]
         return Arriving(torch.cat([out, last]) if self.intercept else out)
 
@@ -404,7 +404,7 @@ class TensorRecords(LocalRecords):
     def centred_sizes(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Tensor:
         """Return :meth:`centred_norms` where the rows lie."""
         near = (self._spread(self.near(shift)), self._spread(self.near(weights)))
-        found = self.matrix.centred(self.tensor(self.scale), *near, spread)
+        found = self.matrix.center(self.tensor(self.scale), *near, spread)
         return found.where(self.tensor(self.norms).isfinite(), float("nan"))
 
     def near_products(self, w: Tensor) -> Tensor:
@@ -434,20 +434,20 @@ class TensorRecords(LocalRecords):
 
         names = ("targets", "norms", "scale", "weights", "row_norms")
         facts = {name: part(getattr(self, name)) for name in names}
-        return replace(self, matrix=self.matrix.picked(at), **facts)
+        return replace(self, matrix=self.matrix.pick(at), **facts)
 
-    def restricted(self, columns: Ints) -> TensorRecords:
+    def restrict(self, columns: Ints) -> TensorRecords:
         """Return the same records with some of their columns and no intercept."""
         return replace(self._within_columns(columns), intercept=0.0)
 
     def gram(self, ball: PublicBall) -> Floats:
         """Return ``sum y y^T``."""
-        return self._summed(ball, (self.features, self.features), lambda y: y.T @ y)
+        return self._sum_blocks(ball, (self.features, self.features), lambda y: y.T @ y)
 
     def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
         """Return ``sum y (y^T matrix)``."""
         near = self.near(matrix)
-        return self._summed(ball, matrix.shape, lambda y: y.T @ (y @ near), spread_of(matrix))
+        return self._sum_blocks(ball, matrix.shape, lambda y: y.T @ (y @ near), spread_of(matrix))
 
     def moments(self, ball: PublicBall) -> tuple[Floats, float]:
         """Return ``sum y`` and ``sum ||y||^2``."""
@@ -457,13 +457,13 @@ class TensorRecords(LocalRecords):
             squares.append(float(y.square().sum()))
             return y.sum(0)
 
-        return self._summed(ball, (self.features,), each), float(sum(squares))
+        return self._sum_blocks(ball, (self.features,), each), float(sum(squares))
 
     def squared_columns(self, ball: PublicBall) -> Floats:
         """Return ``sum y_j^2`` for each column."""
-        return self._summed(ball, (self.features,), lambda y: y.square().sum(0))
+        return self._sum_blocks(ball, (self.features,), lambda y: y.square().sum(0))
 
-    def _summed(
+    def _sum_blocks(
         self, ball: PublicBall, shape: Any, each: Callable[[Tensor], Tensor], spread: float = 1.0
     ) -> Floats:
         """Return the sum of what blocks of clipped, centred rows give."""
@@ -482,7 +482,7 @@ class TensorRecords(LocalRecords):
     def _map(self, affine: PublicMap) -> Any:
         if affine.rest is None:
             return DeviceView(self.within(affine.columns), affine)
-        return DeviceView(self, affine.picked(np.arange(self.features)))
+        return DeviceView(self, affine.pick(np.arange(self.features)))
 
     def _within_columns(self, columns: Ints) -> TensorRecords:
         kept = columns if self.chosen is None else self.chosen[columns]
@@ -596,9 +596,9 @@ class DeviceVector(NDArrayOperatorsMixin):
         if known is None or method != "__call__" or kwargs or not near:
             arrays = [np.asarray(i) if isinstance(i, DeviceVector) else i for i in inputs]
             return getattr(ufunc, method)(*arrays, **kwargs)
-        return DeviceVector(known(*map(self._brought, inputs)))
+        return DeviceVector(known(*map(self._bring, inputs)))
 
-    def _brought(self, value: Any) -> Tensor:
+    def _bring(self, value: Any) -> Tensor:
         if isinstance(value, DeviceVector):
             return value.tensor
         if np.shape(value) == ():  # made there: a copy would wait for all that is under way
@@ -632,7 +632,7 @@ class Arriving:
 GRAPHS = True
 
 
-def played(function: Callable[[Tensor], Tensor], size: int, store: Any) -> Callable[[Floats], Tensor]:
+def record_graph(function: Callable[[Tensor], Tensor], size: int, store: Any) -> Callable[[Floats], Tensor]:
     """Return the function for arrays of so many doubles; its answer holds until the next call.
 
     It is recorded where the rows lie on a CUDA device and the operations are short: a store of dense rows

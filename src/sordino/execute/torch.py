@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.execute.draws import drawn_apart, held_generators, hidden_draws, normals
+from sordino.execute.draws import draw_apart, held_generators, hidden_draws, normals
 from sordino.execute.persons import Owners
 from sordino.execute.processes import Processes
 from sordino.kernel import Batch, Offer, Question
@@ -173,14 +173,14 @@ class TorchExecutor:
         if isinstance(self.data, tuple):
             x, y = (part[torch.from_numpy(rows).to(part.device)].to(self.device) for part in self.data)
             return x, y
-        with drawn_apart(self.held):
+        with draw_apart(self.held):
             x, y = self._collate([self.data[i] for i in rows.tolist()])
         kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds
         if any(part.is_floating_point() and not kind.is_floating_point for part, kind in zip((x, y), kinds)):
             raise InvalidInputError(  # one such record would round the whole numbers of the others
                 "Expected whole numbers as in the first record, got one with fractions. Cast all alike."
             )
-        return saturated(x, kinds[0]).to(self.device), saturated(y, kinds[1]).to(self.device)
+        return saturate(x, kinds[0]).to(self.device), saturate(y, kinds[1]).to(self.device)
 
     def _collate(self, items: Sequence[Any]) -> tuple[Tensor, Tensor]:
         if self.collate is None:
@@ -219,7 +219,7 @@ def _bearable(total: Callable[[Any], Tensor], rows: Ints) -> Tensor:
     return _bearable(total, rows[:half]) + _bearable(total, rows[half:])
 
 
-def saturated(values: Tensor, kind: torch.dtype) -> Tensor:
+def saturate(values: Tensor, kind: torch.dtype) -> Tensor:
     """Return numbers of another type; finite ones beyond its range become its largest, without a word.
 
     A finite record that were refused here, or became infinite, would look different from its neighbour.
@@ -327,7 +327,7 @@ class PersonRecords:
     def blocks(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield (inputs, targets, present) of persons of about the same size."""
         sizes, chunk = self.owners.sizes(self.persons), self.executor.chunk
-        places = _rounded_up(sizes)
+        places = _round_up(sizes)
         for wide in np.unique(places[places <= self._largest]):
             alike = self.persons[places == wide]
             count = max(1, chunk // int(wide))
@@ -336,7 +336,7 @@ class PersonRecords:
 
     def long(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
         """Yield the persons with many records, each in parts."""
-        places = _rounded_up(self.owners.sizes(self.persons))
+        places = _round_up(self.owners.sizes(self.persons))
         return self._alone(self.persons[places > self._largest])
 
     def each(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
@@ -365,7 +365,7 @@ class PersonRecords:
             yield self.executor.batch(rows[start : start + self.executor.chunk])
 
 
-def _rounded_up(sizes: Ints) -> Ints:
+def _round_up(sizes: Ints) -> Ints:
     """Return the next of 1, 2, 3, 4, 6, 8, 12, ...: few shapes, at most half as many places again."""
     power = 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
     return np.where((sizes <= 3 * power // 4) & (power >= 4), 3 * power // 4, power)

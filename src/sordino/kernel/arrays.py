@@ -55,7 +55,7 @@ _IMPORTS = re.compile(rf"^[ \t]*(?:from +{_NAME} +import *(\([^)]*\)|.*)|import 
 _LOCK = threading.Lock()
 
 
-def compiled(make: Any = numba.njit, **options: Any) -> Callable[[Any], Any]:
+def compile_with_cache(make: Any = numba.njit, **options: Any) -> Callable[[Any], Any]:
     """Return ``make(**options)`` of Numba whose machine code is kept as long as the source stays the same.
 
     Where no folder can be written, or the source cannot be read, each process compiles for itself.
@@ -63,7 +63,7 @@ def compiled(make: Any = numba.njit, **options: Any) -> Callable[[Any], Any]:
 
     def decorate(function: Any) -> Any:
         for folder in _folders(function.__module__):
-            found = _kept_in(folder, partial(make, cache=True, **options), function)
+            found = _compile_in(folder, partial(make, cache=True, **options), function)
             if found is not None:
                 return found
         return make(**options)(function)
@@ -128,7 +128,7 @@ def _remove_old(folder: Path) -> None:
                     shutil.rmtree(other, ignore_errors=True)
 
 
-def _kept_in(folder: Path, make: Callable[..., Any], function: Any) -> Any:
+def _compile_in(folder: Path, make: Callable[..., Any], function: Any) -> Any:
     """Return the compiled function, or None where Numba keeps it elsewhere, under a name without the digest.
 
     Numba chooses the folder when it decorates; if it cannot write there it looks for another.

@@ -118,12 +118,12 @@ def rare_event(delta: float, relation: Relation) -> dp.DpEvent:
     return RareDpEvent(min(delta * relation.contributions, 1.0))
 
 
-def repeated(event: dp.DpEvent, times: int) -> dp.DpEvent:
+def repeat_event(event: dp.DpEvent, times: int) -> dp.DpEvent:
     """Event of ``times`` adaptive runs of the same mechanism."""
     return event if times == 1 else dp.SelfComposedDpEvent(event, times)
 
 
-def composed(events: list[dp.DpEvent]) -> dp.DpEvent:
+def compose_events(events: list[dp.DpEvent]) -> dp.DpEvent:
     """Event of several mechanisms run one after the other."""
     return dp.ComposedDpEvent(events)
 
@@ -286,7 +286,7 @@ class InTurn:
                     f"No amplification is proven here for {type(event).__name__} under Poisson sampling. "
                     "Use Full() or Disjoint() sampling for this mechanism."
                 )
-        return repeated(poisson_event(self.rate, event), -(-times // self.parts))
+        return repeat_event(poisson_event(self.rate, event), -(-times // self.parts))
 
     def expected(self, population: int) -> float:
         """Return the expected batch size: the realised one is private."""
@@ -346,7 +346,7 @@ class FixedSize:
                 f"No amplification is proven here for {type(event).__name__} under fixed-size "
                 "sampling. Use Full() or Disjoint() sampling for this mechanism."
             )
-        return repeated(dp.SampledWithoutReplacementDpEvent(population, self.size, event), times)
+        return repeat_event(dp.SampledWithoutReplacementDpEvent(population, self.size, event), times)
 
     def expected(self, population: int) -> float:
         return float(self.size)

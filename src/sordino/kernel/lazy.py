@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcinv, erfinv
 
 from sordino.errors import InvalidInputError, PlanSpentError
-from sordino.kernel.arrays import Bools, Floats, Ints, compiled
+from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
 from sordino.kernel.noise import NoiseSource
 
 _FREE = -1
@@ -88,13 +88,13 @@ def find(cells: NDArray[np.int32], columns: Ints, column: int) -> np.uint64:
     return cell
 
 
-@compiled()
+@compile_with_cache()
 def _insert(cells: NDArray[np.int32], columns: Ints, count: int) -> None:
     for slot in range(count):
         cells[find(cells, columns, columns[slot])] = slot
 
 
-@compiled()
+@compile_with_cache()
 def _add(
     cells: NDArray[np.int32], columns: Ints, new: Ints, terms: Floats, count: int, values: Floats
 ) -> int:
@@ -108,13 +108,13 @@ def _add(
     return count
 
 
-@compiled()
+@compile_with_cache()
 def _slots(cells: NDArray[np.int32], columns: Ints, asked: Ints, out: NDArray[np.int32]) -> None:
     for i in range(asked.size):
         out[i] = cells[find(cells, columns, asked[i])]
 
 
-@compiled()
+@compile_with_cache()
 def _collect_absent(
     cells: NDArray[np.int32],
     columns: Ints,
@@ -230,7 +230,7 @@ class LazyVector:
         return self._held.size
 
     def __mul__(self, factor: float) -> LazyVector:
-        return self._replaced(self._held, self._std * abs(factor), self._factor * factor)
+        return self._replace(self._held, self._std * abs(factor), self._factor * factor)
 
     __rmul__ = __mul__
 
@@ -249,8 +249,8 @@ class LazyVector:
         head = other.indices.size
         if np.array_equal(known.indices[:head], other.indices):  # how executors lay out iterates
             known.values[:head] += other.values
-            return self._replaced(known, self._std)
-        return self._replaced(self._merged(other), self._std)
+            return self._replace(known, self._std)
+        return self._replace(self._merge(other), self._std)
 
     def hard_threshold(self, count: int, kept: int = 0) -> SparseVector:
         """Return the ``count`` largest coordinates; the last ``kept`` indices are always returned.
@@ -283,7 +283,7 @@ class LazyVector:
         out[self._known.indices] = self._known.values
         return out
 
-    def _merged(self, other: SparseVector) -> SparseVector:
+    def _merge(self, other: SparseVector) -> SparseVector:
         known = self._known
         order = np.argsort(known.indices)
         at = np.searchsorted(known.indices[order], other.indices)
@@ -306,7 +306,7 @@ class LazyVector:
             self._factor = 1.0
         return self._held
 
-    def _replaced(self, known: SparseVector, std: float, factor: float = 1.0) -> LazyVector:
+    def _replace(self, known: SparseVector, std: float, factor: float = 1.0) -> LazyVector:
         self._spend()
         out = LazyVector(known, std, self._noise)
         out._factor = factor
@@ -411,7 +411,7 @@ def candidates(known: SparseVector, free: int, count: int) -> tuple[Ints, float]
     return _at_least(known.indices, known.values, free, 0.0), -math.inf
 
 
-@compiled()
+@compile_with_cache()
 def _at_least(indices: Ints, values: Floats, free: int, bound: float) -> Ints:
     """Return where values of size ``bound`` or more are, indices from ``free`` on left out."""
     out, count = np.empty(values.size, dtype=np.int64), 0

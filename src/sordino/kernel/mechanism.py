@@ -15,7 +15,7 @@ from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import (
     Relation,
-    composed,
+    compose_events,
     gaussian_event,
     laplace_event,
     pure_event,
@@ -295,7 +295,7 @@ class Tiltable(Protocol):
     output_sensitivity: float
     travel: float  # how far the minimiser moves at most per unit of the tilt
 
-    def minimised(self, tilt: Floats) -> Floats:
+    def minimise(self, tilt: Floats) -> Floats:
         """Return an approximate minimiser of the sum plus ``tilt . theta``."""
 
 
@@ -330,11 +330,11 @@ class TiltedObjective(Additive):
         if multiplier == 0:
             return dp.NonPrivateDpEvent()
         tilt = tilt_event(multiplier, self.jacobian, relation)
-        return composed([tilt, gaussian_event(OUTPUT_MULTIPLE * multiplier, relation)])
+        return compose_events([tilt, gaussian_event(OUTPUT_MULTIPLE * multiplier, relation)])
 
     def privatise(self, value: Tiltable, sensitivity: float, noise: NoiseSource) -> Floats:
         """Draw the tilt, minimise, and cover the error of the minimiser."""
-        found = value.minimised(self.scale(sensitivity) * noise.normal(value.size))
+        found = value.minimise(self.scale(sensitivity) * noise.normal(value.size))
         return found + OUTPUT_MULTIPLE * self.scale(value.output_sensitivity) * noise.normal(value.size)
 
     def privatise_exactly(
@@ -351,7 +351,7 @@ class TiltedObjective(Additive):
         corner = math.sqrt(value.size) * tilt.lattice(sensitivity) * value.travel
         output = Gaussian(OUTPUT_MULTIPLE * _ready(self.multiplier))
         moved = known.widen(value.output_sensitivity, corner)
-        return np.asarray(output.privatise_exactly(value.minimised(drawn), moved, Rounding(), noise))
+        return np.asarray(output.privatise_exactly(value.minimise(drawn), moved, Rounding(), noise))
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,9 @@ class StableCounts(Additive):
             )
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        return composed([gaussian_event(_ready(self.multiplier), relation), rare_event(self.delta, relation)])
+        return compose_events(
+            [gaussian_event(_ready(self.multiplier), relation), rare_event(self.delta, relation)]
+        )
 
     def threshold(self, sensitivity: float) -> float:
         """Return what a noisy count has to exceed."""
@@ -395,7 +397,7 @@ class StableCounts(Additive):
         """Return the noisy counts above the threshold, for each column."""
         if len(value) != self.columns or sensitivity < math.sqrt(self.columns):
             raise InvalidInputError(f"Expected counts of {self.columns} columns and their sensitivity.")
-        return [self._told(counts, sensitivity, noise) for counts in value]
+        return [self._tell(counts, sensitivity, noise) for counts in value]
 
     def privatise_exactly(
         self, value: Sequence[dict[str, int]], sensitivity: float, known: Rounding, noise: NoiseSource
@@ -403,7 +405,7 @@ class StableCounts(Additive):
         """Do the same on a lattice: counts are integers of it, the threshold is a spacing above."""
         return self.privatise(value, sensitivity, noise)
 
-    def _told(self, counts: dict[str, int], sensitivity: float, noise: NoiseSource) -> dict[str, float]:
+    def _tell(self, counts: dict[str, int], sensitivity: float, noise: NoiseSource) -> dict[str, float]:
         values = sorted(counts)
         exact = np.array([counts[text] for text in values], dtype=float)
         most = self.threshold(sensitivity)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from randomgen import AESCounter
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.kernel.arrays import Floats, Ints, compiled
+from sordino.kernel.arrays import Floats, Ints, compile_with_cache
 
 # A uniform V in (0, 1) is known by its first 64 bits, that is as an interval. Its image under a
 # decreasing map, the quantile of a law, is an interval too. When, with a margin far above the error of
@@ -312,11 +312,11 @@ class NoiseSource:
         Adding it to an integer x is the same as rounding ``x + std * Z``: a post-processing of the
         real Gaussian mechanism, so every accountant for Gaussian noise applies as it is.
         """
-        return self._rounded(std, shape, GAUSSIAN)
+        return self._round(std, shape, GAUSSIAN)
 
     def rounded_laplace(self, scale: float, shape: Shape) -> Ints:
         """Draw ``round(scale * L)``, L standard Laplace, exactly: like :meth:`rounded_gaussian`."""
-        return self._rounded(scale, shape, LAPLACE)
+        return self._round(scale, shape, LAPLACE)
 
     def race(self, scores: Floats, scale: float, count: int, law: Law = GUMBEL) -> Ints:
         """Draw the positions of the ``count`` largest noisy scores, largest first, exactly."""
@@ -324,7 +324,7 @@ class NoiseSource:
         signs = None if law is GUMBEL else self._signs(words.size)
         return run_race(scores, scale, count, words, signs, self._more_bits)
 
-    def _rounded(self, scale: float, shape: Shape, law: Law) -> Ints:
+    def _round(self, scale: float, shape: Shape, law: Law) -> Ints:
         if not 1 <= scale < 2**40:
             raise InvalidInputError(f"Expected a lattice std in [1, 2**40), got {scale}.")
         words = self._words(shape)
@@ -399,14 +399,14 @@ def fresh_noise() -> NoiseSource:
     return NoiseSource.from_os() if seeds is None else NoiseSource.seeded_not_private(next(seeds))
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _fill_normal(generator: np.random.Generator, out: Floats) -> None:
     # Twice as fast as Generator.standard_normal: the ziggurat is inlined around the AES call.
     for i in range(out.size):
         out[i] = generator.standard_normal()
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _fill_around(generator: np.random.Generator, out: Floats, values: Floats, std: float) -> None:
     for i in range(out.size):
         out[i] = values[i] + std * generator.standard_normal()
@@ -452,7 +452,7 @@ def _upper_quantile(tail: float) -> float:
     return _ratio(r - 1.6, _TAIL) if r <= 5.0 else _ratio(r - 5.0, _FAR)
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _fill_quantiles(tails: Floats, out: Floats) -> None:
     for i in range(out.size):
         out[i] = _upper_quantile(tails[i])
@@ -465,7 +465,7 @@ def upper_quantiles(tails: Floats) -> Floats:
     return out
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _round_gaussians(
     words: NDArray[np.uint64], scale: float, relative: float, absolute: float, out: Ints
 ) -> None:

@@ -14,7 +14,7 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel.correlated import Correlated, Memory, Remembered
-from sordino.kernel.events import Cyclic, Full, Poisson, Relation, Sampling, check_event, composed
+from sordino.kernel.events import Cyclic, Full, Poisson, Relation, Sampling, check_event, compose_events
 from sordino.kernel.mechanism import (
     ExactNoise,
     Gaussian,
@@ -66,7 +66,7 @@ def marks(query: Any, mechanism: Any, sampling: Any) -> list[str]:
     tests that every proof here has. Others are called unreviewed, with their full name. A query may be
     anybody's; its sensitivity is a claim of whoever wrote it.
     """
-    found = [_printed(type(query)), _mark(type(mechanism)), _mark(type(sampling))]
+    found = [_printed_words(type(query)), _mark(type(mechanism)), _mark(type(sampling))]
     return [mark for mark in found if mark]
 
 
@@ -86,15 +86,15 @@ def _mark(kind: type) -> str | None:
     # A class that only says it is from the kernel is not found there.
     home = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
     if issubclass(kind, Printed) or (home is kind and kind.__module__.startswith("sordino.kernel.")):
-        return _printed(kind)
-    return _unreviewed(kind)
+        return _printed_words(kind)
+    return _unreviewed_words(kind)
 
 
-def _printed(kind: type) -> str | None:
-    return (getattr(kind, "printed", "") or _unreviewed(kind)) if issubclass(kind, Printed) else None
+def _printed_words(kind: type) -> str | None:
+    return (getattr(kind, "printed", "") or _unreviewed_words(kind)) if issubclass(kind, Printed) else None
 
 
-def _unreviewed(kind: type) -> str:
+def _unreviewed_words(kind: type) -> str:
     return f"unreviewed: {kind.__module__}.{kind.__qualname__}"
 
 
@@ -233,7 +233,7 @@ class Plan:
         if not self.is_calibrated:
             raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
         events = [r.event(self.relation, self.population) for r in self.releases.values()]
-        return check_event(composed(events))
+        return check_event(compose_events(events))
 
 
 @dataclass(frozen=True)
@@ -413,7 +413,7 @@ def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> A
 def rounded_sum(release: Release, records: Any, params: Any, spacing: float, population: int) -> Any:
     """Return a sum in doubles, rounded to integers; of very many records, block by block."""
     assert isinstance(release.mechanism, OnGrid)
-    size = _added_at_once(release.query, population)
+    size = _block_length(release.query, population)
     parts = [records] if size == population else records.by_position(size)
     values = [release.mechanism.vector(release.query.evaluate(part, params)) for part in parts]
     return sum(to_grid(value, spacing) for value in values)
@@ -422,10 +422,10 @@ def rounded_sum(release: Release, records: Any, params: Any, spacing: float, pop
 def rounding_of(release: Release, params: Any, spacing: float | None, population: int) -> Rounding:
     """Return what rounding does to an answer in doubles; rounded sums of neighbours differ in one block."""
     assert isinstance(release.query, ErrorBound)  # no executor offers another
-    count = population if spacing is None else _added_at_once(release.query, population)
+    count = population if spacing is None else _block_length(release.query, population)
     return Rounding(release.query.error(params, count), spacing)
 
 
-def _added_at_once(query: Any, population: int) -> int:
+def _block_length(query: Any, population: int) -> int:
     """Return how many positions of records are added up in doubles before they are rounded."""
     return population if population <= WHOLE or not isinstance(query, ClippedSum) else BLOCK

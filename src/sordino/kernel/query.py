@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 import numba
 import numpy as np
 
-from sordino.kernel.arrays import Floats, Ints, compiled
-from sordino.kernel.clip import clipped, limit, times_factor
+from sordino.kernel.arrays import Floats, Ints, compile_with_cache
+from sordino.kernel.clip import clip_scalar, limit, times_factor
 from sordino.kernel.clip.doubles import clipped_scalars
 from sordino.kernel.events import Relation
 from sordino.kernel.lazy import SparseVector
@@ -51,7 +51,7 @@ class PublicMap(Protocol):
     @property
     def rest(self) -> float | None: ...
 
-    def picked(self, columns: Ints) -> PublicMap:
+    def pick(self, columns: Ints) -> PublicMap:
         """Return the map of some columns, as if there were no others."""
 
 
@@ -232,7 +232,7 @@ class GramSums(Protocol):
     def squared_columns(self, ball: PublicBall) -> Floats:
         """Return ``sum_i y_ij^2`` for each column j."""
 
-    def restricted(self, columns: Ints) -> GramSums:
+    def restrict(self, columns: Ints) -> GramSums:
         """Return these records with only some columns."""
 
 
@@ -489,7 +489,7 @@ def residual(kind: int, margin: float, y: float, unit: float, threshold: float) 
     return -y * ((small if along > 0.0 else 1.0) * largest) / unit, largest
 
 
-@compiled(nogil=True, error_model="numpy", fastmath={"contract"})
+@compile_with_cache(nogil=True, error_model="numpy", fastmath={"contract"})
 def _exponentials(values: Any) -> None:
     """Write exp over values of at most 0, within 4e-16 of it: four times as quick as one call for each.
 
@@ -513,7 +513,7 @@ def _exponentials(values: Any) -> None:
         values[j] *= factors[j]
 
 
-@compiled(nogil=True, error_model="numpy")
+@compile_with_cache(nogil=True, error_model="numpy")
 def _residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
     """Write residuals over margins, as :func:`residual`; short loops do several records at a time."""
     kind, _, _, _, unit, threshold = pull
@@ -535,7 +535,7 @@ def _residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
             margins[j] /= unit
 
 
-@compiled(nogil=True, fastmath={"reassoc", "nsz"})
+@compile_with_cache(nogil=True, fastmath={"reassoc", "nsz"})
 def _sums(scalars: Any, shorter: Any) -> tuple[float, float]:
     total = shifted = 0.0
     for j in range(scalars.size):
@@ -544,7 +544,7 @@ def _sums(scalars: Any, shorter: Any) -> tuple[float, float]:
     return total, shifted
 
 
-@compiled(nogil=True, error_model="numpy")
+@compile_with_cache(nogil=True, error_model="numpy")
 def pull_rows(
     pull: Any, margins: Any, largest: Any, targets: Any, weights: Any, norms: Any, shorter: Any, scale: Any
 ) -> tuple[float, float]:
@@ -562,14 +562,14 @@ def pull_rows(
         for j in range(margins.size):
             margins[j] *= min(1.0, bound / (norms[j] * largest[j]))
     for j in range(margins.size):
-        margins[j] = clipped(margins[j], norms[j], most)
+        margins[j] = clip_scalar(margins[j], norms[j], most)
     sums = _sums(margins, shorter)
     for j in range(margins.size):
         margins[j] = times_factor(margins[j] * shorter[j], scale[j])
     return sums
 
 
-def pulled(pull: Pull, margins: Any, targets: Any, weights: Any, norms: Any) -> Any:
+def pull_scalars(pull: Pull, margins: Any, targets: Any, weights: Any, norms: Any) -> Any:
     """Return the clipped scalars of records whose numbers are tensors on a device."""
     if pull.kind == NUMBERS:
         error = margins * pull.unit - targets

@@ -12,7 +12,14 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.events import Relation, composed, laplace_event, pure_event, repeated, zcdp_event
+from sordino.kernel.events import (
+    Relation,
+    compose_events,
+    laplace_event,
+    pure_event,
+    repeat_event,
+    zcdp_event,
+)
 from sordino.kernel.lazy import SparseVector, lazy_gumbel_top
 from sordino.kernel.mechanism import Additive, Laplace, Rounding, _dense, _ready, widen
 from sordino.kernel.noise import LAPLACE, NoiseSource
@@ -122,7 +129,9 @@ class LaplacePeeling(Additive):
     def event(self, relation: Relation) -> dp.DpEvent:
         multiplier = _ready(self.multiplier)
         rounds = pure_event(2 / multiplier if multiplier else math.inf)
-        return composed([repeated(rounds, self.count), repeated(laplace_event(multiplier), self.count)])
+        return compose_events(
+            [repeat_event(rounds, self.count), repeat_event(laplace_event(multiplier), self.count)]
+        )
 
     def rho(self) -> float:
         return 2.5 * self.count

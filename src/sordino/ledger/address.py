@@ -1,7 +1,7 @@
 """Where a ledger is, as a text that never shows a password.
 
 An :class:`Address` *is* the URL without its secrets: that is what ``str``, ``repr``, ``format``, JSON, logs
-and pickles see. Only :meth:`Address.revealed` gives the whole URL, and only where the secret was typed: it
+and pickles see. Only :meth:`Address.reveal` gives the whole URL, and only where the secret was typed: it
 stays in the memory of the process (and of its forks). Another process that reads a pickle asks libpq for the
 password, which looks into ``PGPASSWORD`` and the password file.
 """
@@ -55,7 +55,7 @@ class Address(str):
             _WHOLE[public] = url
         return super().__new__(cls, public)
 
-    def revealed(self) -> str:
+    def reveal(self) -> str:
         """Return the URL with its password, if this process knows it; to connect, never to print."""
         return _WHOLE.get(self, str(self))
 
@@ -69,7 +69,7 @@ class Address(str):
         return Address, (str(self),)
 
 
-def hidden(url: Any) -> Any:
+def hide(url: Any) -> Any:
     """Return a URL as an :class:`Address`; whatever is no URL (a path, a ledger, None) comes back untouched.
 
     Hiding twice changes nothing: the same object comes back, so that an estimator may hide in its constructor
@@ -102,7 +102,7 @@ def this_process() -> str:
     return f"{_describe(os.getpid())}|{person()}"
 
 
-def signed(key: str) -> str:
+def sign_owner(key: str) -> str:
     """Return the owner of a reservation: this process, the version and digest of its code, and a key."""
     return f"{this_process()}|{version_of_code()}|{code_digest()}|{key}"
 

@@ -27,13 +27,13 @@ from sordino.errors import (
     ReservationEndedError,
     UnsupportedError,
 )
-from sordino.kernel.events import Relation, composed
+from sordino.kernel.events import Relation, compose_events
 from sordino.kernel.noise import public_generator
 from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, exact, pure_epsilon
-from sordino.ledger.address import Address, hidden, is_gone, is_mine, person, person_of, signed
+from sordino.ledger.address import Address, hide, is_gone, is_mine, person, person_of, sign_owner
 from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
-from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event, seal
+from sordino.ledger.records import Dataset, Entry, Status, damage_error, encode_event, seal
 from sordino.ledger.sqlite import SQLiteStore
 from sordino.ledger.store import Store, from_json, to_json
 from sordino.ledger.team import Terms, fingerprint, read_terms, use_approval, write_approval, write_terms
@@ -136,13 +136,13 @@ class Verification:
     receipts: tuple[str, ...] = ()
 
 
-def verified(
+def verify_records(
     records: Sequence[tuple[Dataset, Sequence[Entry]]],
     receipts: Sequence[str] = (),
     signatures: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Verification:
     """Check data sets against their histories and receipts; raise ``LedgerCorruptError`` at a fault."""
-    differences = [_checked(dataset, entries) for dataset, entries in records]
+    differences = [_check_history(dataset, entries) for dataset, entries in records]
     chains = {
         dataset.dataset_id: chain_heads(entries, (signatures or {}).get(dataset.dataset_id, {}))
         for dataset, entries in records
@@ -150,7 +150,7 @@ def verified(
     for receipt in receipts:
         label, _, number = receipt.rpartition(":")[0].rpartition(":")
         if not number.isdigit() or receipt not in _receipts({label: chains.get(label, [])[: int(number)]}):
-            raise damaged(
+            raise damage_error(
                 f"data set {label!r} has no history with this receipt: a reservation was edited, deleted, "
                 "moved or cut off since, or the receipt is of another ledger"
             )
@@ -180,7 +180,7 @@ def _receipts(chains: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(f"{label}:{len(heads)}:{heads[-1]}" for label, heads in chains.items() if heads)
 
 
-def replayed(account: Account, entries: Sequence[Entry]) -> Account:
+def replay(account: Account, entries: Sequence[Entry]) -> Account:
     """Return the account that a history gives, booked step by step on an empty one."""
     again = Account(account.policy, account.filter)
     for entry in entries:
@@ -188,19 +188,19 @@ def replayed(account: Account, entries: Sequence[Entry]) -> Account:
     return again
 
 
-def _checked(dataset: Dataset, entries: Sequence[Entry]) -> float:
+def _check_history(dataset: Dataset, entries: Sequence[Entry]) -> float:
     """Check a data set against its history; return the largest relative difference of a cost."""
     account, label = dataset.require_own_filter().account, f"data set {dataset.dataset_id!r}"
     if [entry.sequence for entry in entries] != list(range(1, account.count + 1)):
-        raise damaged(f"{label} counts {account.count} reservations, its history differs")
+        raise damage_error(f"{label} counts {account.count} reservations, its history differs")
     if any(entry.dataset_id != dataset.dataset_id for entry in entries):
-        raise damaged(f"{label} holds the history of another data set")
+        raise damage_error(f"{label} holds the history of another data set")
     try:
-        again = replayed(account, entries)
+        again = replay(account, entries)
     except (BudgetExceededError, ValueError) as error:
-        raise damaged(f"the history of {label} exceeds its budget") from error
+        raise damage_error(f"the history of {label} exceeds its budget") from error
     if again != account:
-        raise damaged(f"the sums of {label} are not those of its history")
+        raise damage_error(f"the sums of {label} are not those of its history")
     return max((_difference(account, entry) for entry in entries), default=0.0)
 
 
@@ -210,11 +210,11 @@ def _difference(account: Account, entry: Entry) -> float:
     again = charge_of(entry.event, relation, account.filter.orders, (charge.epsilon, charge.delta))
     largest = max(_apart(*pair) for pair in zip(charge.renyi, again.renyi, strict=True))
     if largest > CLOSE:
-        raise damaged(f"reservation {entry.sequence} does not cost what its event costs")
+        raise damage_error(f"reservation {entry.sequence} does not cost what its event costs")
     try:
         check_certificate(entry.event, relation, charge)
     except (InvalidInputError, UnsupportedError) as error:
-        raise damaged(f"reservation {entry.sequence} claims less than its event costs") from error
+        raise damage_error(f"reservation {entry.sequence} claims less than its event costs") from error
     return largest
 
 
@@ -355,7 +355,7 @@ class Ledger:
             Whether to bring the tables of an older version up to date, all or nothing; a file is copied to
             ``NAME.vVERSION.bak`` before. Else they are refused.
         """
-        place = hidden(os.fspath(address)) if isinstance(address, str | os.PathLike) else None
+        place = hide(os.fspath(address)) if isinstance(address, str | os.PathLike) else None
         if not isinstance(place, str):
             raise InvalidInputError(
                 f"Expected a path or a postgresql:// URL, got a {type(address).__name__}."
@@ -479,10 +479,10 @@ class Ledger:
         use_approval(store, terms, draft, person())
         account = dataset.account
         if (account.policy, account.filter) != (known.policy, known.filter):
-            raise damaged(f"the budget of {draft.dataset_id!r} was exchanged")
+            raise damage_error(f"the budget of {draft.dataset_id!r} was exchanged")
         booked = replace(dataset, account=account.book(draft.charge))
         entry = replace(draft, sequence=booked.account.count)
-        store.insert_entry(entry, signed(key))
+        store.insert_entry(entry, sign_owner(key))
         store.update_account(booked)
         return entry
 
@@ -582,7 +582,7 @@ class Ledger:
                 )
             entry = replace(entry, status=Status.RETURNED, reason="nothing was asked", finished_at=now())
             store.update_status(entry)
-            account = replayed(dataset.account, store.entries(dataset_id))
+            account = replay(dataset.account, store.entries(dataset_id))
             store.update_account(replace(dataset, account=account))
         return entry
 
@@ -625,7 +625,7 @@ class Ledger:
         from the document, as :meth:`create` takes them from its caller: look at them.
         """
         records = from_json(document)
-        verified(records)
+        verify_records(records)
         with self._store.transaction(write=True) as store:
             for dataset, entries in records:
                 if not store.insert_dataset(dataset):
@@ -682,7 +682,7 @@ class Ledger:
         """
         dataset, entries = self._records(dataset_id)
         policy = dataset.account.policy
-        event = composed([entry.event for entry in entries if entry.status is not Status.RETURNED])
+        event = compose_events([entry.event for entry in entries if entry.status is not Status.RETURNED])
         chosen = policy.delta if delta is None else check_number("delta", delta)
         if chosen == 0:
             return Certificate(pure_epsilon(event, policy.relation), 0.0, policy.relation, "pure (sum)")
@@ -702,7 +702,7 @@ class Ledger:
             chosen = store.dataset_ids() if dataset_id is None else [name(dataset_id, "dataset_id")]
             records = [(store.dataset(one), store.entries(one)) for one in chosen]
             signatures = {one: store.owners_of(one) for one in chosen}
-        return verified(records, receipts, signatures)
+        return verify_records(records, receipts, signatures)
 
     def to_json(self, dataset_id: str | None = None) -> str:
         """Return data sets with their histories as strict JSON."""

@@ -73,7 +73,7 @@ class PostgresStore(Store):
 
     def connect(self) -> Any:
         """Open a session whose commits are durable and whose waits end."""
-        connection = self._psycopg.connect(self._url.revealed(), autocommit=True, connect_timeout=10)
+        connection = self._psycopg.connect(self._url.reveal(), autocommit=True, connect_timeout=10)
         milliseconds = max(1, round(self.timeout * 1000))  # 0 would mean to wait for ever
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{milliseconds}ms",))
         if connection.execute("SHOW synchronous_commit").fetchone() == ("off",):
@@ -96,7 +96,7 @@ class PostgresStore(Store):
         state = getattr(error, "sqlstate", None) or ""
         kind = _STATES.get(state, LedgerError)
         name = f"{type(error).__name__} {state}".strip()
-        if self._url.revealed() != self._url:
+        if self._url.reveal() != self._url:
             error.args = ("(the words of the server are left out: they may quote the URL)",)
         return kind(f"The ledger {self.label} cannot be used ({name}). {_REMEDIES[kind]}")
 

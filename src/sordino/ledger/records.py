@@ -94,7 +94,7 @@ class Entry:
             words = [text(one, "a text") for one in texts]
             return cls(_name(dataset_id), _whole(sequence), Status(status), str(event), charge, *words)
         except UNREADABLE as error:
-            raise damaged("a reservation cannot be read") from error
+            raise damage_error("a reservation cannot be read") from error
 
 
 @dataclass(frozen=True)
@@ -125,25 +125,25 @@ class Dataset:
             account = Account(policy, chosen, FilterMode(mode), _whole(count), load(renyi), *sums)
             return cls(_name(dataset_id), account, text(created, "a time"))
         except UNREADABLE as error:
-            raise damaged("the account of a data set cannot be read") from error
+            raise damage_error("the account of a data set cannot be read") from error
 
     def require_own_filter(self) -> Dataset:
         """Return this, if its stored filter is the one of its policy; another one was never proven."""
         if not self.account.filter.belongs_to(self.account.policy):
-            raise damaged(f"the filter of data set {self.dataset_id!r} is not the one of its budget")
+            raise damage_error(f"the filter of data set {self.dataset_id!r} is not the one of its budget")
         return self
 
 
 def _name(value: object) -> str:
     """Return a name as the ledger would have written it; another spelling would be a second budget."""
     if name(value, "dataset_id") != value:
-        raise damaged("a data set has a name that is not in its normal form")
+        raise damage_error("a data set has a name that is not in its normal form")
     return str(value)
 
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise damaged("a count is not a whole number")
+        raise damage_error("a count is not a whole number")
     return value
 
 
@@ -156,11 +156,11 @@ def seal(values: Sequence[object]) -> str:
 def check_seal(row: Sequence[object]) -> Sequence[object]:
     """Return a row without the seal at its end, or refuse one whose content is not what was written."""
     if seal(row[:-1]) != row[-1]:
-        raise damaged("a row does not match its seal")
+        raise damage_error("a row does not match its seal")
     return row[:-1]
 
 
-def damaged(what: str) -> LedgerCorruptError:
+def damage_error(what: str) -> LedgerCorruptError:
     """Return the error for a damaged ledger."""
     return LedgerCorruptError(
         f"The ledger is damaged: {what}. Nothing was written. Restore it from a backup, and book "
@@ -180,7 +180,7 @@ def decode_event(line: str) -> dp.DpEvent:
     try:
         return decode(json.loads(line))
     except UNREADABLE as error:
-        raise damaged("an event cannot be decoded") from error
+        raise damage_error("an event cannot be decoded") from error
 
 
 def dump(values: Sequence[float]) -> str:

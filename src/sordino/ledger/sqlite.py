@@ -50,7 +50,7 @@ class SQLiteStore(Store):
     def __init__(
         self, path: str | os.PathLike[str], timeout: float, create: bool, migrate: bool = False
     ) -> None:
-        self.path = _checked(path)
+        self.path = _check_path(path)
         super().__init__(str(self.path), timeout)
         self._file: tuple[int, int] | None = None
         if create and not self.path.exists():
@@ -182,7 +182,7 @@ class SQLiteStore(Store):
             draft.unlink(missing_ok=True)
 
 
-def _checked(path: str | os.PathLike[str]) -> Path:
+def _check_path(path: str | os.PathLike[str]) -> Path:
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text or text.startswith(":memory:"):
         raise InvalidInputError(

@@ -19,7 +19,7 @@ from sordino.ledger.records import (
     Dataset,
     Entry,
     check_seal,
-    damaged,
+    damage_error,
     decode_event,
     jsonable,
     seal,
@@ -197,7 +197,7 @@ class Store(ABC):
             (dataset_id, sequence),
         )
         if not rows:
-            raise damaged(f"reservation {sequence} of {dataset_id!r} is gone")
+            raise damage_error(f"reservation {sequence} of {dataset_id!r} is gone")
         return Entry.from_row(check_seal(rows[0]))
 
     def update_status(self, entry: Entry) -> None:
@@ -259,7 +259,7 @@ def check_version(store: Store, migrate: bool = False) -> None:
     """Refuse tables of another version, inside a transaction, or bring older ones up to date if asked."""
     rows = store.execute("SELECT value FROM sordino_meta WHERE name = ?", ("schema",))
     if len(rows) != 1 or re.fullmatch("[1-9][0-9]{0,8}", str(rows[0][0])) is None:
-        raise damaged("it does not say which version it is")
+        raise damage_error("it does not say which version it is")
     version = int(rows[0][0])
     if version > VERSION:
         raise LedgerVersionError(

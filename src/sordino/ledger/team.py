@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from sordino.errors import ApprovalNeededError, InvalidInputError, RoleError
-from sordino.ledger.records import Entry, damaged, seal
+from sordino.ledger.records import Entry, damage_error, seal
 from sordino.ledger.store import Store
 from sordino.values import check_number
 
@@ -100,7 +100,7 @@ def _read(store: Store, key: str) -> dict[str, Any] | None:
         return None
     line, _, stored = str(rows[0][0]).rpartition(" ")
     if stored != seal([key, line]):
-        raise damaged(f"{key.partition('/')[0]} of a data set does not match its seal")
+        raise damage_error(f"{key.partition('/')[0]} of a data set does not match its seal")
     return dict(json.loads(line))
 
 

@@ -162,7 +162,7 @@ class SparseTeacher:
 # ----------------------- The published noise of the linear solvers, DPSL-KT included: for reproduction only
 
 
-def published(noise: str, name: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
+def published_solver(noise: str, name: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
     """Return the solver as it is printed, with its published noise.
 
     ``noise`` is ``"paper"``, or ``"paper: NAME"`` for a variant. Which epsilon the multipliers give is for
@@ -230,7 +230,7 @@ def _frank_wolfe(solver: Any, problem: Problem, budget: Claimed) -> Published:
     return solver, paper_noise(problem.relation, "private Frank-Wolfe, Laplace", vertex=noise)
 
 
-def _peeled(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _peel(solver: Any, problem: Problem, budget: Claimed) -> Published:
     _needs_laplace(solver)
     if problem.n_intercepts or not solver.split:
         raise InvalidInputError(
@@ -252,7 +252,9 @@ def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
 def _sparse_teacher(solver: Any, problem: Problem, budget: Claimed) -> Published:
     """Return DPSL-KT as printed: the responses of a sparse teacher, for which no epsilon is certified."""
     noise = response_noise(solver, problem, budget)
-    return _uncertified(SparseTeacher.of(solver, problem, solver.strength), noise, "with its sparse teacher")
+    return _uncertified_solver(
+        SparseTeacher.of(solver, problem, solver.strength), noise, "with its sparse teacher"
+    )
 
 
 def _sparse_eigenvalue(solver: Any, problem: Problem, budget: Claimed) -> Published:
@@ -265,10 +267,10 @@ def _sparse_eigenvalue(solver: Any, problem: Problem, budget: Claimed) -> Publis
     square = float((x.multiply(x) if hasattr(x, "multiply") else np.square(x)).mean())
     made = replace(solver, strength=problem.loss.curvature * square)
     noise = response_noise(made, problem, budget)
-    return _uncertified(SparseTeacher.of(made, problem, 0.0), noise, "corollary 3.3.7: no ridge")
+    return _uncertified_solver(SparseTeacher.of(made, problem, 0.0), noise, "corollary 3.3.7: no ridge")
 
 
-def _uncertified(printed: SparseTeacher, noise: float, said: str) -> Published:
+def _uncertified_solver(printed: SparseTeacher, noise: float, said: str) -> Published:
     return printed, PaperNoise({"teacher": noise}, f"DPSL-KT as printed, {said}", (PrintedResponses.printed,))
 
 
@@ -293,7 +295,7 @@ _FORMULAS: dict[str, dict[str, Formula]] = {
         "corollary 5.8": _gradients(formulas.ight_logistic, "DP-IGHT, Corollary 5.8", "logistic"),
     },
     "ls-sgd": {"": _LSSGD},
-    "peeled": {"": _peeled},
+    "peeled": {"": _peel},
     "scsg-ht": {"": _scsg_ht},
     "sgd-ht": {"": _gradients(formulas.sgd_ht, "DP-SGD-HT, Theorem 4.1", batches=True)},
     "sgd": {"": _LSSGD},

@@ -32,7 +32,7 @@ from sordino.kernel import (
 )
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import clip_scalars
-from sordino.kernel.events import laplace_event, repeated
+from sordino.kernel.events import laplace_event, repeat_event
 from sordino.kernel.mechanism import TiltedObjective
 from sordino.kernel.query import Parts, RecordSums
 from sordino.literature import formulas
@@ -79,7 +79,7 @@ class PrintedTilt(Uncertified):
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Floats:
         tilt = NormGamma(self.multiplier).privatise(np.zeros(value.size), sensitivity, noise)
-        found: Floats = value.minimised(tilt)
+        found: Floats = value.minimise(tilt)
         return found
 
 
@@ -118,7 +118,7 @@ def per_coordinate_laplace(features: int, epsilon: float, delta: float) -> float
     """
     if delta == 0:
         return math.sqrt(features) * epsilon
-    event = repeated(laplace_event(math.sqrt(features) / epsilon), features)
+    event = repeat_event(laplace_event(math.sqrt(features) / epsilon), features)
     return certify(event, delta, Relation.ADD_REMOVE).epsilon
 
 

@@ -225,10 +225,10 @@ class PrintedWishart:
 # ------------------------------------- The published noise of private PCA, by solver: for reproduction only
 
 
-def published(name: str, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
+def published_solver(name: str, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
     """Return the named solver with its printed settings and its printed noise."""
     if name == "wishart":
-        Gauss.configured(problem, options)  # refuses a matrix that does not fit
+        Gauss.configure(problem, options)  # refuses a matrix that does not fit
     solver = PrintedWishart() if name == "wishart" else make_solver(name, problem, options, "pca")
     kind = type(solver).__name__
     if kind not in _FORMULAS:

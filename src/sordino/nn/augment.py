@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError, UnsupportedError
-from sordino.execute.draws import drawn, held_generators, reached, seeded_draws
+from sordino.execute.draws import generator_states, held_generators, reachable_objects, seeded_draws
 from sordino.execute.torch import Views
 from sordino.kernel import public_generator
 from sordino.nn.data import Source
@@ -102,9 +102,9 @@ def _check_alone(views: Views, example: Tensor) -> None:
     first: dict[int, Tensor] = {}
     for turn, block in enumerate(_BLOCKS):
         with seeded_draws(_SEED + turn, held):
-            before = drawn(held)
-            made = _viewed(views, rows[list(block)], numbers[list(block)])
-            if drawn(held) != before:
+            before = generator_states(held)
+            made = _view(views, rows[list(block)], numbers[list(block)])
+            if generator_states(held) != before:
                 raise UnsupportedError(_BY_ITSELF)
         if made.shape != (len(block), *example.shape[1:]):
             raise InvalidInputError("Expected views of the shape of a record, got another from augment.")
@@ -118,7 +118,7 @@ def _check_alone(views: Views, example: Tensor) -> None:
                 raise UnsupportedError(_BY_ITSELF)
 
 
-def _viewed(views: Views, rows: Tensor, numbers: Tensor) -> Tensor:
+def _view(views: Views, rows: Tensor, numbers: Tensor) -> Tensor:
     try:
         made: Any = views.made(rows, numbers)
         if isinstance(made, Tensor):
@@ -141,7 +141,7 @@ def _check_own(augment: Any, data: Any) -> None:
     Some of the records, the same in another order, in a list, scaled, or a mean of them are not found.
     """
     parts = data if isinstance(data, tuple) else ()
-    for one in reached(augment):
+    for one in reachable_objects(augment):
         array = torch.from_numpy(one) if isinstance(one, np.ndarray) and one.dtype.kind in "fiu" else one
         alike = isinstance(array, Tensor) and any(
             array.untyped_storage().data_ptr() == part.untyped_storage().data_ptr()

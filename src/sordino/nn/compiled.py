@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from sordino.errors import SlowEngineWarning, UnsupportedError
 from sordino.nn.engines import Engine, GhostEngine
-from sordino.nn.network import Network, made_up, points, product_inputs, same_draws, without_autocast
+from sordino.nn.network import Network, make_up_records, points, product_inputs, same_draws, without_autocast
 
 _aten = torch.ops.aten
 
@@ -55,7 +55,7 @@ def _group_norm_backward(
 IN_PARTS: dict[Any, Any] = {_aten.native_group_norm_backward.default: _group_norm_backward}
 
 
-def transposed(graph: GraphModule) -> int:
+def transpose_convolutions(graph: GraphModule) -> int:
     """Write slopes of images as transposed convolutions; return how many.
 
     A backward convolution keeps the order of axes in which it was traced, channels first, and reads an input
@@ -183,7 +183,7 @@ class FilledEngine:
         if present is not None and present.dim() == 2:
             missing = max(0, self.chunk // present.shape[1] - len(present))
             present = torch.cat([present, present.new_zeros(missing, present.shape[1])])
-            return self._run(vector, _filled(x, present.numel()), _filled(y, present.numel()), clip, present)
+            return self._run(vector, _fill(x, present.numel()), _fill(y, present.numel()), clip, present)
         total: Tensor | None = None
         start, size = 0, 0
         while start < len(x):
@@ -193,8 +193,8 @@ class FilledEngine:
             counted = self._held[x.device][:size] < len(x) - start
             some = slice(start, start + size)
             if present is not None:
-                counted = _filled(present[some], size) * counted
-            a, b = (_filled(part[some], size) for part in (x, y))
+                counted = _fill(present[some], size) * counted
+            a, b = (_fill(part[some], size) for part in (x, y))
             added = self._run(vector, a, b, clip, counted)
             total = added if total is None else total + added
             start += size
@@ -231,19 +231,19 @@ class FilledEngine:
         sizes = range(low, min(high, self.chunk) + 1, self.step)
         for size in reversed(sizes):  # what the largest has taken bears the others, not the other way round
             try:
-                made = self._checked(vector, size, example, room)
+                made = self._check(vector, size, example, room)
             except (RuntimeError, UnsupportedError):  # among them: no memory is left
                 made = None
             if made is None:
                 self._recorded.clear()
                 return
             self._recorded[size] = made
-        records = made_up(self.network, *example, expected, 1.0)
+        records = make_up_records(self.network, *example, expected, 1.0)
         if self._recorded and _seconds(self.inner, records) < _seconds(self, records):
             self._recorded.clear()
         torch.cuda.empty_cache()  # of blocks that were run to be compared
 
-    def _checked(
+    def _check(
         self, vector: Tensor, size: int, example: tuple[Tensor, Tensor], room: tuple[Any, Any]
     ) -> Recorded | None:
         """Return a recorded block that gives the sums of others, and leaves memory for one that is not."""
@@ -252,7 +252,7 @@ class FilledEngine:
             return self.inner.clipped_sum(v, x, y, limit, present)
 
         ones, limit = vector.new_ones(size), self._limit(1.0, vector.device)
-        first, second = (made_up(self.network, *example, n, 1.0) for n in (size, size + 1))
+        first, second = (make_up_records(self.network, *example, n, 1.0) for n in (size, size + 1))
         made = Recorded(run, (vector, *first, ones, limit), *room)
         given, draws = (vector, *(part[:size] for part in second), ones, limit), same_draws()
         with draws:
@@ -309,11 +309,11 @@ class CompiledEngine(FilledEngine):
         inputs = vector, x, y, present, self._limit(clip, x.device)
         with without_autocast(x.device):
             if key not in self._graphs:
-                self._graphs[key] = self._traced(*inputs)
+                self._graphs[key] = self._trace(*inputs)
             total = self._graphs[key](*inputs)
         return total.clone() if self.mode else total  # a CUDA graph overwrites its output next time
 
-    def _traced(self, *inputs: Tensor) -> Any:
+    def _trace(self, *inputs: Tensor) -> Any:
         def whole(v: Tensor, a: Tensor, b: Tensor, p: Tensor, limit: Tensor) -> Tensor:
             return self.inner.clipped_sum(v, a, b, limit, p)
 
@@ -326,11 +326,11 @@ class CompiledEngine(FilledEngine):
                 make_fx(whole, _error_on_data_dependent_ops=False)(*inputs)
                 graph = make_fx(whole, taken_apart)(*inputs)
         if inputs[0].is_cuda:
-            transposed(graph)
+            transpose_convolutions(graph)
         return torch.compile(graph, backend=self.backend, mode=self.mode, dynamic=False)
 
 
-def _filled(rows: Tensor, count: int) -> Tensor:
+def _fill(rows: Tensor, count: int) -> Tensor:
     missing = count - len(rows)
     if missing <= 0:
         return rows
@@ -364,7 +364,7 @@ def compiled_engine(
     likely = math.ceil((expected + math.isqrt(expected) / 2) / _STEP) * _STEP  # two of three are not larger
     smaller = likely if isinstance(plain, FilledEngine) and likely < whole else 0
     made = CompiledEngine(engine, whole, backend, asked if isinstance(asked, str) else None, smaller)
-    records = made_up(engine.network, *example, max(2, min(expected or whole, whole)), 1.0)
+    records = make_up_records(engine.network, *example, max(2, min(expected or whole, whole)), 1.0)
     try:
         with same_draws():
             eager = _seconds(plain, records)
@@ -377,7 +377,7 @@ def compiled_engine(
             torch.cuda.empty_cache()  # of what was recorded and tried
             if smaller:  # both sizes are compiled before any record is read; what the larger takes bears both
                 with same_draws():
-                    _seconds(made, made_up(engine.network, *example, whole, 1.0))
+                    _seconds(made, make_up_records(engine.network, *example, whole, 1.0))
             return made, ()
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"
     except Exception as error:  # whatever a compiler says: without it the same is computed

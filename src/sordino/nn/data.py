@@ -15,7 +15,7 @@ from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.draws import held_generators, seeded_draws
 from sordino.execute.persons import Owners
 from sordino.execute.processes import Processes
-from sordino.execute.torch import TorchExecutor, Views, saturated
+from sordino.execute.torch import TorchExecutor, Views, saturate
 from sordino.values import refuse_unreadable
 
 _LABELS = ("labels", "label", "targets")
@@ -53,7 +53,7 @@ class Fields:
         if tuple(inputs) != self.names:
             raise InvalidInputError(f"Expected the inputs {list(self.names)}, got {list(inputs)}.")
         kind = torch.float32 if self.kinds[0].is_floating_point else torch.int64
-        parts = [saturated(torch.as_tensor(value).detach(), kind) for value in inputs.values()]
+        parts = [saturate(torch.as_tensor(value).detach(), kind) for value in inputs.values()]
         wrong = [n for n, p, s in zip(self.names, parts, self.shapes, strict=True) if p.shape[1:] != s]
         if wrong:
             raise InvalidInputError(
@@ -130,7 +130,7 @@ class Source:
         shapes = [self.example[0].shape[1:]] if self.fields is None else self.fields.shapes
         return "image" if max(map(len, shapes)) > 1 else "tabular"
 
-    def owned(self, groups: Any) -> Source:
+    def with_owners(self, groups: Any) -> Source:
         """Return these records with the owner of each; None leaves each on its own."""
         return self if groups is None else replace(self, owners=Owners.of(groups, self._records))
 
@@ -243,4 +243,4 @@ def _tensor(part: Any) -> Tensor:
 
 def single(values: Tensor) -> Tensor:
     """Return float64 numbers as float32, and others as they are."""
-    return saturated(values, torch.float32) if values.dtype == torch.float64 else values
+    return saturate(values, torch.float32) if values.dtype == torch.float64 else values

@@ -19,7 +19,15 @@ from sordino.kernel.clip.tensors import LARGEST_CLIP
 from sordino.nn.compiled import FilledEngine
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.entrance import try_out
-from sordino.nn.network import Network, forward_inputs, made_up, points, quiet_dropout, same_draws, uneven
+from sordino.nn.network import (
+    Network,
+    forward_inputs,
+    make_up_records,
+    points,
+    quiet_dropout,
+    same_draws,
+    uneven,
+)
 
 _BATCH = nn.modules.batchnorm._BatchNorm
 _INSTANCE = nn.modules.instancenorm._InstanceNorm
@@ -116,7 +124,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         engine = _check_vmap(VmapEngine(network), x, y)
     else:
         engine = _ghost_or_vmap(network, x, y, method, chunk)
-    _check_own_seed(engine, *made_up(network, x, y, 3, 1.0))
+    _check_own_seed(engine, *make_up_records(network, x, y, 3, 1.0))
     return engine
 
 
@@ -134,7 +142,7 @@ def sized_engine(
     chunk = _bearable_chunk(engine, x, y, most)
     while isinstance(engine, GhostEngine) and chunk > _PART:
         try:
-            records = made_up(network, x, y, chunk, 1.0)
+            records = make_up_records(network, x, y, chunk, 1.0)
             with _following():
                 _check_many(engine, points(network)[1], *records)
             break
@@ -165,7 +173,7 @@ def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
         return most
     device = engine.network.device
     try:
-        taken = [_bytes(engine, *made_up(engine.network, x, y, count, 1.0)) for count in (few, more)]
+        taken = [_bytes(engine, *make_up_records(engine.network, x, y, count, 1.0)) for count in (few, more)]
     except torch.OutOfMemoryError:
         return few
     each = max(1.0, (taken[1] - taken[0]) / (more - few))
@@ -188,7 +196,7 @@ def _modest_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
     grown = []
     try:
         for measure in (partial(_bytes, engine), partial(_plain_bytes, network)):
-            few, many = (measure(*made_up(network, x, y, count, 1.0)) for count in _MANY)
+            few, many = (measure(*make_up_records(network, x, y, count, 1.0)) for count in _MANY)
             grown.append(max(1.0, many - few))
     except torch.OutOfMemoryError:
         return _MANY[0]
@@ -339,15 +347,15 @@ def _check(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
     network = engine.network
     vectors = points(network)
     for count, size, point in _BATCHES:
-        _compare(engine, vectors[point], *made_up(network, x, y, count, size))
+        _compare(engine, vectors[point], *make_up_records(network, x, y, count, size))
     a, b = uneven(network, x, y)
     with quiet_dropout(network.model), torch.no_grad():  # a model may overflow at the large one
         finite = bool(network.loss_of_one(vectors[1], a[-1], b[-1]).isfinite())
     _compare(engine, vectors[1], *((a, b) if finite else (a[:-1], b[:-1])))
     if not set(network.names) - set(engine.unknown()):
         raise UnsupportedError(f"{_slow_ones(engine.unknown())}{_REMEDY}")
-    _check_mode(engine, vectors[1], *made_up(network, x, y, 3, 1.0))
-    _check_many(engine, vectors[1], *made_up(network, x, y, max(2, chunk), 1.0))
+    _check_mode(engine, vectors[1], *make_up_records(network, x, y, 3, 1.0))
+    _check_many(engine, vectors[1], *make_up_records(network, x, y, max(2, chunk), 1.0))
 
 
 def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
@@ -405,7 +413,7 @@ def _same_as_parts(network: Network, what: str, whole: Tensor, parts: Tensor, co
 
 def _check_vmap(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
     """Run once on made-up records: what cannot be differentiated fails before a budget is spent."""
-    records = made_up(engine.network, x, y, 3, 1.0)
+    records = make_up_records(engine.network, x, y, 3, 1.0)
     try:
         engine.clipped_sum(engine.network.flat(), *records, 1.0)
     except RuntimeError as error:

@@ -16,9 +16,9 @@ from torch.func import grad, vmap
 from sordino.errors import UnsupportedError
 from sordino.kernel.clip.tensors import Contributions, clipped_rows
 from sordino.nn.ghosts import Ghost, Rows, pieces
-from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pulled_back, read_graph
-from sordino.nn.network import Network, made_up, points, product_inputs, without_autocast
-from sordino.nn.operations import Found, found_at, is_known, kept_at, product32, united
+from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pull_back, read_graph
+from sordino.nn.network import Network, make_up_records, points, product_inputs, without_autocast
+from sordino.nn.operations import Found, find_saved, found_at, is_known, product32, unite
 from sordino.nn.recurrent import by_rule
 
 _PROBE = 5  # made-up records, to find the axis that holds them
@@ -66,17 +66,15 @@ class VmapEngine:
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         if present is not None and present.dim() == 2:
             apart = (part.unflatten(0, present.shape) for part in (x, y))
-            return vmap(grad(self._weighted), (None, 0, 0, 0), randomness="different")(
-                vector, *apart, present
-            )
+            return vmap(grad(self._weigh), (None, 0, 0, 0), randomness="different")(vector, *apart, present)
         one = grad(self.network.loss_of_one)
         return vmap(one, (None, 0, 0), randomness="different")(vector, x, y)
 
     def whole(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the gradient of all records together; each runs through the model alone."""
-        return grad(self._weighted)(vector, x, y, torch.ones(len(x), device=x.device))
+        return grad(self._weigh)(vector, x, y, torch.ones(len(x), device=x.device))
 
-    def _weighted(self, vector: Tensor, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    def _weigh(self, vector: Tensor, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         losses = vmap(self.network.loss_of_one, (None, 0, 0), randomness="different")(vector, x, y)
         return (losses * weights).sum()
 
@@ -163,7 +161,7 @@ class GhostEngine:
             def weighted(name: str) -> Tensor | None:  # what is summed is let go
                 total = formed.pop(name, None)
                 for ghost in by_name.pop(name, ()):
-                    value = pulled_back(graph, ghost.path, ghost.weighted_sum(factors)).reshape(-1)
+                    value = pull_back(graph, ghost.path, ghost.weighted_sum(factors)).reshape(-1)
                     total = value if total is None else total + value
                 return total
 
@@ -217,17 +215,17 @@ class GhostEngine:
                     del slopes[use.node]
                 if slope is not None:
                     part = found_at(graph, use, saved, slope, len(x))
-                    part = part if units is None else united(part, units)
+                    part = part if units is None else unite(part, units)
                     found.setdefault(use.name, []).append((use, part))
         return graph, found, list(unknown)
 
     def _kept(self, graph: Graph, uses: Iterable[Use]) -> list[Any]:
         """Return what autograd kept for the uses; the backward pass frees it."""
-        return [kept_at(graph, use) for use in uses]
+        return [find_saved(graph, use) for use in uses]
 
     def _leaves(self, vector: Tensor) -> dict[str, Tensor]:
         network, vector = self.network, vector.detach()
-        parts = aligned(network, vector) if vector.is_cuda else network.unflatten(vector)
+        parts = align(network, vector) if vector.is_cuda else network.unflatten(vector)
         return {name: part.detach().requires_grad_() for name, part in parts.items()}
 
     def _forward(self, params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Graph, Tensor]:
@@ -243,7 +241,7 @@ class GhostEngine:
         if (known := self._routes.get(graph.form)) is not None:
             return known
         for count, full in product((_PROBE, max(2, len(x))), (False, True)):  # few records are cheap to try
-            self._probe(*made_up(self.network, x, y, count, 1.0, full))
+            self._probe(*make_up_records(self.network, x, y, count, 1.0, full))
             if graph.form in self._routes:
                 return self._routes[graph.form]
         if len(x) == 1:
@@ -272,7 +270,7 @@ class _OneRecord(Exception):
     """One record alone takes other operations than several, and no axis can be told from another."""
 
 
-def aligned(network: Network, vector: Tensor) -> dict[str, Tensor]:
+def align(network: Network, vector: Tensor) -> dict[str, Tensor]:
     """Return parameters that begin where fast kernels of a GPU want them: behind ten numbers they do not.
 
     Gaps are filled, so all lie in one new vector: a compiler takes a copy of a part for the part itself.
@@ -314,7 +312,7 @@ def by_vmap(
     rows = {name: value.reshape(len(x), -1) for name, value in found.items()}
     if units is None:
         return rows
-    return {name: united(values * units.reshape(-1, 1), units) for name, values in rows.items()}
+    return {name: unite(values * units.reshape(-1, 1), units) for name, values in rows.items()}
 
 
 class _Rows:

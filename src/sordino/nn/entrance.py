@@ -20,7 +20,7 @@ from sordino.execute.processes import fingerprint
 from sordino.execute.torch import TorchExecutor
 from sordino.kernel.arrays import Ints
 from sordino.nn.graph import read_graph
-from sordino.nn.network import Network, forward_inputs, made_up, points, quiet_dropout, same_draws
+from sordino.nn.network import Network, forward_inputs, make_up_records, points, quiet_dropout, same_draws
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 
@@ -43,14 +43,14 @@ def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
     again = _loss(network, draws, vector, x[:1], y[:1])
     for where, seen in _states(modules):
         if where not in before or not _same_state(before[where], seen):
-            raise UnsupportedError(_said(f"changes {where!r}"))
+            raise UnsupportedError(_refusal_words(f"changes {where!r}"))
     if not _same_state(kept, vector):
-        raise UnsupportedError(_said("changes parameters"))
+        raise UnsupportedError(_refusal_words("changes parameters"))
     if not _same_state(first, again):
-        raise UnsupportedError(_said("gives a record another loss after it has seen others"))
+        raise UnsupportedError(_refusal_words("gives a record another loss after it has seen others"))
 
 
-def _said(what: str) -> str:
+def _refusal_words(what: str) -> str:
     return (
         f"The forward pass {what}: it remembers records, and no clip bounds what one of them leaves behind. "
         "Compute such numbers from public data and keep them fixed (a buffer that forward only reads)."
@@ -81,10 +81,10 @@ def _states(modules: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         for name, layer in module.named_modules():
             for key, value in {**vars(layer), **layer._buffers}.items():
                 if not key.startswith("_forward") and not key.startswith("_backward"):
-                    yield ".".join(filter(None, (title, name, key))), _copied(value)
+                    yield ".".join(filter(None, (title, name, key))), _copy(value)
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if isinstance(value, Tensor):
         local: Any = value.detach()
         return (local.to_local() if hasattr(local, "to_local") else local).clone()
@@ -93,9 +93,9 @@ def _copied(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(map(repr, value))
     if isinstance(value, (list, tuple, deque)):
-        return [_copied(one) for one in value]
+        return [_copy(one) for one in value]
     if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items() if not isinstance(one, nn.Module)}
+        return {key: _copy(one) for key, one in value.items() if not isinstance(one, nn.Module)}
     return value if isinstance(value, _PLAIN) or value is None else type(value)
 
 
@@ -120,7 +120,7 @@ def try_out(network: Network, x: Tensor, y: Tensor) -> None:
 
     Only shapes and types of the records are looked at.
     """
-    records = made_up(network, x, y, 4, 1.0)
+    records = make_up_records(network, x, y, 4, 1.0)
     try:
         check_stateless(network, *records)
     except (SordinoError, torch.OutOfMemoryError):
@@ -271,7 +271,7 @@ def _check_borne(
         near, loss = copy.copy(network), copy.deepcopy(network.loss)
         object.__setattr__(near, "model", copy.deepcopy(network.model).cpu())
         object.__setattr__(near, "loss", loss.cpu() if isinstance(loss, nn.Module) else loss)
-    x, y = made_up(near, *example, 2, 1.0)
+    x, y = make_up_records(near, *example, 2, 1.0)
     if not _bears(near, x, y):
         return  # the processor cannot run this model: nothing is found out here
     ends = [torch.stack(both).cpu() for both in zip(seen.largest, seen.least, strict=True)]

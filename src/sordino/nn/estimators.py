@@ -31,7 +31,7 @@ from sordino.private_estimator import (
     PrivateEstimator,
     Scored,
     Tabular,
-    centred,
+    center_targets,
     declared_target,
     encoded_labels,
     target_bound,
@@ -117,7 +117,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         unit of privacy is a person: the gradients of a person's rows are added up and clipped together,
         persons are sampled, and ``batch_size`` counts persons.
         """
-        X, y, groups = self._tabled(X, y, groups)
+        X, y, groups = self._read_table(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=isinstance(self, RegressorMixin))
         targets, outputs, loss, said = self._learnable(y)
         units = X.shape[0] if groups is None else Owners.of(groups, X.shape[0]).persons
@@ -143,7 +143,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         first = replace(ask, epsilon=ask.epsilon * math.sqrt(1.0 - _correction_share(units, ask.epsilon)))
         task, rows = self._linear(X, targets, outputs, first, groups)
         inputs = torch.cat([torch.zeros(X.shape[0], outputs), self._columns(X)], dim=1)
-        made = trainer._prepared(source_of(inputs, torch.from_numpy(targets)).owned(groups))
+        made = trainer._prepare(source_of(inputs, torch.from_numpy(targets)).with_owners(groups))
         second = ask.left_after(first.calibrated(task.plan()), made.solver.plan(made.task))
         ask.require_left(first.epsilon + second)
         problem: Problem = task.setting
@@ -384,7 +384,7 @@ class NeuralRegressor(_Numbers, Scored, RegressorMixin, _Neural):
     def _learnable(self, y: Any) -> tuple[np.ndarray, int, Any, str]:
         target = declared_target(self)
         bound = self.target_bound_ = target_bound(self, target, middle=True)
-        y, self.target_middle_ = centred(target, y.astype(np.float64), middle=True)
+        y, self.target_middle_ = center_targets(target, y.astype(np.float64), middle=True)
         targets = np.clip(y / bound, -1, 1).astype(np.float32)
         fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
         return targets[:, None], 1, half_squared, fact

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from sordino.kernel.clip.tensors import Contributions
-from sordino.nn.graph import Graph, Step, Use, pulled_back
+from sordino.nn.graph import Graph, Step, Use, pull_back
 from sordino.nn.network import product_inputs
 from sordino.nn.operations import Found, Product, Table, Windows, product32
 
@@ -68,21 +68,21 @@ class Ghost:
         """Return ``sum_i factors_i gradient_i`` without forming a gradient of one record."""
         if isinstance(self.found, Tied):
             product, table = self.found.product, self.found.table
-            total = _added_up((product.left, product.right), factors, 0).reshape(self.shape)
-            return _scattered(total, table, factors)
+            total = _add_up((product.left, product.right), factors, 0).reshape(self.shape)
+            return _scatter(total, table, factors)
         if isinstance(self.found, Table):
             zeros = torch.zeros(self.shape, device=factors.device, dtype=factors.dtype)
-            return _scattered(zeros, self.found, factors)
+            return _scatter(zeros, self.found, factors)
         wide, narrow = _wide_and_narrow(self.found)
         if narrow is self.found.right:
-            return _added_up((wide, narrow), factors, 1).reshape(self.shape)
+            return _add_up((wide, narrow), factors, 1).reshape(self.shape)
         if isinstance(self.found, Windows):
-            return _added_up((narrow, wide), factors, 0).reshape(self.shape)
+            return _add_up((narrow, wide), factors, 0).reshape(self.shape)
         # a compiler that finds the weighted part transposed in a product computes it against its rows
-        return _added_up((wide, narrow), factors, 1).transpose(1, 2).reshape(self.shape)
+        return _add_up((wide, narrow), factors, 1).transpose(1, 2).reshape(self.shape)
 
 
-def _added_up(pair: tuple[Tensor, Tensor], factors: Tensor, weighted: int) -> Tensor:
+def _add_up(pair: tuple[Tensor, Tensor], factors: Tensor, weighted: int) -> Tensor:
     """Return ``sum_bt factor_b left_bt right_bt^T`` for each group, places and records in order of memory.
 
     One of the pair is weighted, by factors that are spread first: a compiler that finds records and places
@@ -100,7 +100,7 @@ def _added_up(pair: tuple[Tensor, Tensor], factors: Tensor, weighted: int) -> Te
     return total if total.dim() == 3 else total[None]
 
 
-def _scattered(total: Tensor, table: Table, factors: Tensor) -> Tensor:
+def _scatter(total: Tensor, table: Table, factors: Tensor) -> Tensor:
     slopes = (table.slopes * factors[:, None, None]).flatten(0, 1)
     return total.index_add(0, table.words.reshape(-1), slopes.reshape(-1, *total.shape[1:]))
 
@@ -117,7 +117,7 @@ def _wide_and_narrow(product: Product) -> tuple[Tensor, Tensor]:
     return (right, left) if left.shape[3] <= right.shape[3] else (left, right)
 
 
-def _touched(table: Table) -> Table:
+def _touched_rows(table: Table) -> Table:
     """Return the rows of the table that a record touches, each at the first place of its word."""
     words, slopes = table.words, table.slopes
     first = (words[:, :, None] == words[:, None, :]).byte().argmax(dim=2)
@@ -148,20 +148,20 @@ def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) 
     if not form and len(found) == 1 and (turned := _without_windows(name, groups)) is not None:
         yield turned
         return
-    merged = {path: _merged(parts, graph, name) for path, parts in groups.items()}
+    merged = {path: _merge(parts, graph, name) for path, parts in groups.items()}
     apart = not form and _apart(graph, list(merged)) and None not in merged.values()
     ends: dict[Any, list[tuple[Step, ...]]] = {}
     for path, whole in merged.items():
         if apart and isinstance(whole, (Product, Table, Tied)) and not _direct_pays(whole):
             shape = _end_shape(graph, path, name)
-            yield Ghost(name, path, _touched(whole) if isinstance(whole, Table) else whole, shape)
+            yield Ghost(name, path, _touched_rows(whole) if isinstance(whole, Table) else whole, shape)
         else:
             ends.setdefault(path[:1] and (path[0].node, path[0].output), []).append(path)
     total: Any = None
     for ways in ends.values():
         whole, shape = merged[ways[0]], _end_shape(graph, ways[0], name)
         each = groups[ways[0]] if whole is None else [whole]
-        values = sum((_formed(part, shape) for part in each[1:]), start=_formed(each[0], shape))
+        values = sum((_form(part, shape) for part in each[1:]), start=_form(each[0], shape))
         values = vmap(lambda v, ways=ways: _at_parameter(graph, ways, v))(values) if ways[0] else values
         total = values if total is None else total + values
     if total is not None:
@@ -170,14 +170,14 @@ def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) 
 
 def _at_parameter(graph: Graph, ways: list[tuple[Step, ...]], value: Tensor) -> Tensor:
     """Return the gradient at the parameter of something made of it: by the chain rule, over all ways."""
-    first, *others = (pulled_back(graph, way, value) for way in ways)
+    first, *others = (pull_back(graph, way, value) for way in ways)
     return sum(others, start=first)
 
 
 def _without_windows(name: str, groups: dict[tuple[Step, ...], list[Found]]) -> Rows | None:
     """Return gradients of a kernel that are formed faster than its windows are unfolded."""
     part = groups.get((), [None])[0]
-    if not isinstance(part, Windows) or not _direct_pays(part) or (values := part.formed()) is None:
+    if not isinstance(part, Windows) or not _direct_pays(part) or (values := part.form()) is None:
         return None
     return Rows(name, values.flatten(1), values.shape[1:])
 
@@ -187,13 +187,13 @@ def _by_end(graph: Graph, found: list[tuple[Use, Found]]) -> dict[tuple[Step, ..
     groups: dict[tuple[Step, ...], list[Found]] = {}
     for use, part in found:
         path = use.path
-        while path and (turned := _turned(graph, path[0], part)) is not None:
+        while path and (turned := _turn(graph, path[0], part)) is not None:
             part, path = turned, path[1:]
         groups.setdefault(path, []).append(part)
     return groups
 
 
-def _turned(graph: Graph, step: Step, part: Found) -> Found | None:
+def _turn(graph: Graph, step: Step, part: Found) -> Found | None:
     """Return the gradient one step closer to the parameter, if that costs nothing."""
     kind = graph.signature[step.node]
     if kind in _CASTS:
@@ -222,7 +222,7 @@ def _apart(graph: Graph, paths: list[tuple[Step, ...]]) -> bool:
     return same and graph.signature[next(iter(nodes))] in _CUTS
 
 
-def _merged(parts: list[Found], graph: Graph, name: str) -> Product | Table | Tied | None:
+def _merge(parts: list[Found], graph: Graph, name: str) -> Product | Table | Tied | None:
     """Return several uses of one matrix as one; None if they have to be formed first."""
     if len(parts) == 1:
         return parts[0] if not isinstance(parts[0], Tensor) else None
@@ -252,10 +252,10 @@ def _as_product(part: Any, rows: int) -> Product:
     return Product(hot.scatter_(2, part.words[:, :, None], 1.0)[:, None], part.slopes[:, None])
 
 
-def _formed(part: Found | Tied, shape: torch.Size) -> Tensor:
+def _form(part: Found | Tied, shape: torch.Size) -> Tensor:
     """Return one gradient for each record."""
     if isinstance(part, Tied):
-        return _formed(part.product, shape) + _formed(part.table, shape)
+        return _form(part.product, shape) + _form(part.table, shape)
     if isinstance(part, Product):
         values = product32(part.left.transpose(2, 3), part.right)
     elif isinstance(part, Table):

@@ -141,7 +141,7 @@ def find_routes(graph: Graph, layouts: list[Layout | None], known: Any) -> Route
     """Follow each parameter up to the operations that use it on records."""
     uses, unknown = list[Use](), dict[str, str]()
     for name, leaf in graph.leaves.items():
-        found = list(_followed(graph, layouts, name, leaf, None, ()))
+        found = list(_follow(graph, layouts, name, leaf, None, ()))
         odd = [use for use in found if use is None or not known(graph, use)]
         if not odd and found:
             uses += [use for use in found if use is not None]
@@ -151,7 +151,7 @@ def find_routes(graph: Graph, layouts: list[Layout | None], known: Any) -> Route
     return tuple(uses), unknown
 
 
-def _followed(
+def _follow(
     graph: Graph, layouts: list[Layout | None], name: str, at: int, slot: int | None, below: tuple[Step, ...]
 ) -> Iterator[Use | None]:
     for consumer, its_slot, output in graph.consumers.get(at, []):
@@ -162,10 +162,10 @@ def _followed(
         elif consumer == 0:  # the loss itself: nowhere were the records apart
             yield None
         else:
-            yield from _followed(graph, layouts, name, consumer, its_slot, path)
+            yield from _follow(graph, layouts, name, consumer, its_slot, path)
 
 
-def pulled_back(graph: Graph, path: tuple[Step, ...], value: Tensor) -> Tensor:
+def pull_back(graph: Graph, path: tuple[Step, ...], value: Tensor) -> Tensor:
     """Return the gradient at the parameter from that at the end of its path."""
     for step in path:
         node = graph.nodes[step.node]
@@ -173,11 +173,11 @@ def pulled_back(graph: Graph, path: tuple[Step, ...], value: Tensor) -> Tensor:
         outputs[step.output] = value
         inputs = node(*outputs)
         value = inputs[step.slot] if isinstance(inputs, tuple) else inputs
-        value = _summed_to(value, graph.shape(step.node, step.slot))
+        value = _sum_to(value, graph.shape(step.node, step.slot))
     return value
 
 
-def _summed_to(value: Tensor, shape: torch.Size) -> Tensor:
+def _sum_to(value: Tensor, shape: torch.Size) -> Tensor:
     """Return the gradient of what was spread over more axes: nodes leave this sum to autograd."""
     value = value.sum(tuple(range(value.dim() - len(shape)))) if value.dim() > len(shape) else value
     spread = [axis for axis, size in enumerate(shape) if size == 1 and value.shape[axis] != 1]

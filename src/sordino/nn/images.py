@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from sordino.wavelets import scattered
+from sordino.wavelets import scatter
 
 
 class Scattering(nn.Module):
@@ -31,7 +31,7 @@ class Scattering(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the coefficients of some images."""
-        found = scattered(images.flatten(0, 1), self.scales, self.angles, torch)
+        found = scatter(images.flatten(0, 1), self.scales, self.angles, torch)
         coefficients: Tensor = self.norm(found.reshape(len(images), -1, *found.shape[2:]))
         return coefficients
 

@@ -135,7 +135,7 @@ def make_private(
             f"Expected settings of the releases, got {', '.join(unused)}: the loop and its optimiser are "
             "yours, so nobody would look at them. Set them there, or use Trainer."
         )
-    made = trainer._prepared(source_of(data).owned(groups))
+    made = trainer._prepare(source_of(data).with_owners(groups))
     network = made.task.engine.network
     made = replace(made, notes=(*made.notes, "the update rule is the caller's"))
     session = together(made, lambda: open_session(made, "make_private"))

@@ -81,7 +81,7 @@ class Network:
     _places: dict[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", copied(self.model))
+        object.__setattr__(self, "model", copy_module(self.model))
         self._lay_out()
         # Where modules hold parameters. One that stands in two places is one place: ``functional_call`` would
         # exchange its tensors once for each name, and go on with other weights in the end.
@@ -235,7 +235,7 @@ class Network:
                 own[name].copy_(value)
 
 
-def copied(model: nn.Module) -> nn.Module:
+def copy_module(model: nn.Module) -> nn.Module:
     """Return a copy of a module that can be trained, or say why there is none."""
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
         raise InvalidTypeError(
@@ -322,7 +322,7 @@ _LARGE = 1000.0  # how much larger than the others one record is
 _SEED = 8191  # public: what is drawn here has nothing to do with the data
 
 
-def made_up(
+def make_up_records(
     network: Network, x: Tensor, y: Tensor, count: int, size: float, full: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return public random records of this shape and type; no two are alike.
@@ -334,10 +334,10 @@ def made_up(
     getter: Any = getattr(network.model, "get_input_embeddings", None)
     few, tokens = min(tables, default=2), getter() if callable(getter) else None
     few, words = max(2, few), max(2, getattr(tokens, "num_embeddings", few))
-    inputs = _drawn(x, count, size, few if network.fields is None else words, public)
+    inputs = _draw(x, count, size, few if network.fields is None else words, public)
     if network.fields is not None:
         inputs = network.fields.public(inputs, words, few, full)
-    targets = _drawn(y, count, 1.0, 2, public)
+    targets = _draw(y, count, 1.0, 2, public)
     if targets.is_floating_point():
         targets = targets / 4 + 0.5  # probabilities are targets too, and logarithms are taken of others
     return inputs.to(network.device), targets.to(network.device)
@@ -349,7 +349,7 @@ def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     Some models look at a whole batch for its largest number, or for its longest record (padding is zero, or
     what a table says that it is): alike records would not show it.
     """
-    inputs, targets = made_up(network, x, y, 4, 1.0)
+    inputs, targets = make_up_records(network, x, y, 4, 1.0)
     if network.fields is None and inputs.dim() > 1:  # named inputs have masks, and those end early anyway
         places = inputs.shape[1]
         found = [m.padding_idx for m in network.model.modules() if isinstance(m, nn.Embedding)]
@@ -368,7 +368,7 @@ def points(network: Network) -> tuple[Tensor, Tensor]:
     return start, start + drawn * (0.2 * start.square().mean().sqrt() + 0.05)
 
 
-def _drawn(like: Tensor, count: int, size: float, words: int, public: Any) -> Tensor:
+def _draw(like: Tensor, count: int, size: float, words: int, public: Any) -> Tensor:
     uniform = torch.from_numpy(np.asarray(public.uniform(-1, 1, (count, *like.shape[1:]))))
     if like.is_floating_point():
         return (2 * size * uniform).to(like.dtype)

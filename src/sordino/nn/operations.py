@@ -62,7 +62,7 @@ def _window_rows(
     dilation: Sequence[int],
 ) -> Tensor:
     made = _module() if images.is_cuda else None
-    rows: Any = _unfolded if made is None else made.window_rows
+    rows: Any = _unfold if made is None else made.window_rows
     out: Tensor = rows(images, slopes, kernel, stride, padding, dilation)
     return out
 
@@ -72,7 +72,7 @@ def _(images: Tensor, slopes: Tensor, kernel: Sequence[int], *_: Any) -> Tensor:
     return images.new_empty(len(images), slopes.shape[1], kernel[0] * kernel[1], images.shape[1])
 
 
-def _unfolded(images: Tensor, slopes: Tensor, *geometry: Any) -> Tensor:
+def _unfold(images: Tensor, slopes: Tensor, *geometry: Any) -> Tensor:
     """Return the same from unfolded windows: (records, inputs x entries, places)."""
     kernel, stride, padding, dilation = geometry
     windows = F.unfold(images, kernel, dilation, padding, stride)
@@ -99,7 +99,7 @@ def _kernel(device: torch.device) -> Any:
         for step, ends in ((1, 9), (2, 5)):
             parts = images, slopes[:, :, :ends, :ends]
             geometry = (3, 3), (step, step), (1, 1), (1, 1)
-            want = _unfolded(*(part.double() for part in parts), *geometry)
+            want = _unfold(*(part.double() for part in parts), *geometry)
             if not float((made.window_rows(*parts, *geometry) - want).norm() / want.norm()) < _ROUNDING:
                 return None
     except Exception:  # an old driver: windows are unfolded then
@@ -176,16 +176,16 @@ class Windows(Product):
     @cached_property
     def right(self) -> Tensor:
         """Windows: (batch, groups, places, columns)."""
-        windows = _windows(self._padded(), self._kernel, self._kept.dilation, self._kept.stride)
+        windows = _windows(self._pad(), self._kernel, self._kept.dilation, self._kept.stride)
         for axis, size in enumerate(self._narrow.shape[2:]):  # of a transposed one with output padding
             windows = windows.narrow(2 + len(self._kernel) + axis, 0, size)
         return self._apart(windows.reshape(len(windows), -1, self._narrow.shape[2:].numel()))
 
-    def _padded(self) -> Tensor:
+    def _pad(self) -> Tensor:
         twice = [size for pad in reversed(self._kept.padding) for size in (pad, pad)]
         return F.pad(self._wide, twice) if any(twice) else self._wide
 
-    def formed(self) -> Tensor | None:
+    def form(self) -> Tensor | None:
         """Return gradients as (batch, outputs, kernel entries, inputs), where a GPU needs no windows."""
         kept = self._kept
         if kept.transposed or kept.groups > 1 or len(self._kernel) != 2 or self._images > 1:
@@ -198,7 +198,7 @@ class Windows(Product):
         Two windows have as many pairs of places as a kernel has entries, and share most of them with others.
         """
         kept, dims = self._kept, len(self._kernel)
-        padded = self._padded()
+        padded = self._pad()
         places, inside = self._narrow.shape[2:], padded.shape[2:]
         dear = inside.numel() ** 2 > places.numel() ** 2 * self._kernel.numel() / 2
         if dear or self._images > 1 or self._kernel.numel() > _ENTRIES:
@@ -259,7 +259,7 @@ Found: TypeAlias = Product | Table | Tensor
 Rule: TypeAlias = Callable[[Seen], Found]
 
 
-def kept_at(graph: Graph, use: Use) -> SimpleNamespace:
+def find_saved(graph: Graph, use: Use) -> SimpleNamespace:
     """Return what autograd kept for a use."""
     node = graph.nodes[use.node]
     names, _ = _RULES.get((graph.signature[use.node], use.slot), ("", None))
@@ -274,7 +274,7 @@ def found_at(graph: Graph, use: Use, kept: SimpleNamespace, slope: Tensor, batch
     return _RULES[graph.signature[use.node], use.slot][1](seen)
 
 
-def united(part: Any, units: Tensor) -> Any:
+def unite(part: Any, units: Tensor) -> Any:
     """Return what the records of each person add together: their places are places of the person.
 
     ``units`` is (persons, records of each); the records of a person lie behind each other.

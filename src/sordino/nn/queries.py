@@ -22,7 +22,7 @@ from sordino.kernel.clip.tensors import (
 )
 from sordino.kernel.query import TensorChunks, TensorPersons, TensorShards
 from sordino.nn.engines import Engine
-from sordino.nn.network import made_up, points, product_inputs, quiet_dropout, without_autocast
+from sordino.nn.network import make_up_records, points, product_inputs, quiet_dropout, without_autocast
 from sordino.problems.queries import check_clip
 
 
@@ -41,9 +41,9 @@ class Block:
         """Yield (inputs, targets) of full blocks, and which of their rows count."""
         for x, y in records.chunks():
             for a, b in zip(x.split(self.count), y.split(self.count), strict=True):
-                yield self.filled(a), self.filled(b), slice(0, len(a) * self.copies, self.copies)
+                yield self.fill(a), self.fill(b), slice(0, len(a) * self.copies, self.copies)
 
-    def filled(self, rows: Tensor) -> Tensor:
+    def fill(self, rows: Tensor) -> Tensor:
         """Return a full block: the last row stands for those that are missing."""
         places = torch.arange(self.count, device=rows.device).clamp(max=len(rows) - 1)
         return rows[places.repeat_interleave(self.copies)]
@@ -323,11 +323,11 @@ def rows_are_alone(engine: Engine, x: Tensor, y: Tensor, block: Block) -> bool:
     vector, query = points(engine.network)[1], TorchGradient(engine, 1.0, block)
 
     def parts(a: Tensor, b: Tensor) -> Tensor:
-        return query.parts(engine.per_record(vector, block.filled(a), block.filled(b)))[:: block.copies]
+        return query.parts(engine.per_record(vector, block.fill(a), block.fill(b)))[:: block.copies]
 
     with quiet_dropout(engine.network.model):
         for size in _SIZES:
-            inputs, targets = made_up(engine.network, x, y, block.count, size)
+            inputs, targets = make_up_records(engine.network, x, y, block.count, size)
             rows = parts(inputs, targets)
             for turn in {1, block.count // 2, block.count - 1}:
                 turned = parts(inputs.roll(turn, 0), targets.roll(turn, 0))

@@ -32,11 +32,11 @@ def by_rule(model: nn.Module) -> Callable[[], AbstractContextManager[Any]]:
     kinds = (nn.RNNBase, nn.RNNCellBase, nn.EmbeddingBag, nn.Bilinear)
     found = [layer for layer in model.modules() if isinstance(layer, kinds)]
     packing = [layer for layer in found if isinstance(layer, nn.RNNBase)]
-    return partial(_taken_apart, packing) if found else nullcontext
+    return partial(_take_apart, packing) if found else nullcontext
 
 
 @contextmanager
-def _taken_apart(layers: list[Any]) -> Iterator[None]:
+def _take_apart(layers: list[Any]) -> Iterator[None]:
     before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:  # only the layer knows in which order a packed sequence has its records
         layer.forward = partial(_forward, layer, layer.forward)
@@ -99,7 +99,7 @@ def _forward(layer: Any, plain: Any, rows: Any, start: Any = None) -> Any:
         )
     data, sizes, order, back = rows
     turn, again = (slice(None) if places is None else places for places in (back, order))
-    padded, lengths = (part[turn] for part in _padded(data, sizes, True))
+    padded, lengths = (part[turn] for part in _pad(data, sizes, True))
     if start is None:
         shape = layer.num_layers * (1 + layer.bidirectional), len(padded), layer.hidden_size
         zeros = data.new_zeros(shape)
@@ -120,7 +120,7 @@ def _places(sizes: Tensor, device: torch.device) -> tuple[Tensor, Tensor, Tensor
     return record, place, there.sum(0).to(device)
 
 
-def _padded(
+def _pad(
     data: Tensor, sizes: Tensor, first: bool, fill: float = 0.0, total: int = -1
 ) -> tuple[Tensor, Tensor]:
     """Return a packed sequence as rows of equal lengths, by one operation, and the lengths."""
@@ -317,5 +317,5 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,
     "bilinear": _bilinear,
-    "_pad_packed_sequence": _padded,
+    "_pad_packed_sequence": _pad,
 }

@@ -250,7 +250,7 @@ def together(made: Training, opened: Callable[[], Session]) -> Session:
         return opened()
     task, network, owners = made.task, made.task.engine.network, made.executor.owners
     parts = () if owners is None else (owners.order, owners.edges)
-    processes.agreed(
+    processes.require_agreement(
         {
             "number of records": task.population,
             "model": (network.names, tuple(map(tuple, network.shapes))),
@@ -267,13 +267,13 @@ def together(made: Training, opened: Callable[[], Session]) -> Session:
         report, used, state = heard
         state = made.solver.start(task) if network.sharded else state
         curator = Following(made.executor, made.solver.plan(made.task), used)
-        return Session(curator, report, _moved(state, made.executor.device), processes=processes)
+        return Session(curator, report, _move(state, made.executor.device), processes=processes)
     try:
         session = opened()
     except BaseException as error:
         processes.broadcast(str(error) if isinstance(error, SordinoError) else type(error).__name__)
         raise
-    start = _moved(session.state, torch.device("cpu"))  # public or released, as all that is told
+    start = _move(session.state, torch.device("cpu"))  # public or released, as all that is told
     try:
         processes.broadcast((session.report, session.curator.used, start))
     except WorkerError:
@@ -282,6 +282,6 @@ def together(made: Training, opened: Callable[[], Session]) -> Session:
     return session
 
 
-def _moved(state: TrainingState, device: torch.device) -> TrainingState:
+def _move(state: TrainingState, device: torch.device) -> TrainingState:
     slots = {name: value.to(device) for name, value in state.slots.items()}
     return TrainingState(state.vector.to(device), slots, state.average.to(device), state.weight)

@@ -28,8 +28,8 @@ from sordino.nn.compiled import even_block
 from sordino.nn.engines import GhostEngine
 from sordino.nn.ghosts import KEEPING
 from sordino.nn.graph import Graph, Routes, Use
-from sordino.nn.network import Network, made_up
-from sordino.nn.operations import kept_at
+from sordino.nn.network import Network, make_up_records
+from sordino.nn.operations import find_saved
 
 
 class ShardedNetwork(Network):
@@ -221,7 +221,7 @@ class ShardedEngine(GhostEngine):
     def close(self, x: Tensor, y: Tensor, count: int) -> None:
         """Find the graphs of blocks of this size; others are refused from now on."""
         for full in (False, True):
-            self.clipped_sum(self.network.flat(), *made_up(self.network, x, y, count, 1.0, full), 1.0)
+            self.clipped_sum(self.network.flat(), *make_up_records(self.network, x, y, count, 1.0, full), 1.0)
         object.__setattr__(self, "_closed", True)
 
     def _slopes(self, params: dict[str, Tensor], *block: Any) -> Any:
@@ -239,7 +239,7 @@ class ShardedEngine(GhostEngine):
         network: Any = self.network
         for module, names in network.groups:
             module.unshard()
-            found |= {use: kept_at(graph, use) for use in uses if use.name in names}
+            found |= {use: find_saved(graph, use) for use in uses if use.name in names}
             module.reshard()
         return [found[use] for use in uses]
 
@@ -283,6 +283,6 @@ def sharded_executor(
     """Return the executor of a sharded model: blocks of one size, whose graphs are found now."""
     size = max(2, even_block(plain.chunk, -(-expected // engine.network.copies)))
     engine.close(*example, size)
-    x, y = made_up(engine.network, *example, 2, 1.0)
+    x, y = make_up_records(engine.network, *example, 2, 1.0)
     own = {f.name: getattr(plain, f.name) for f in fields(plain) if f.init}
     return ShardedExecutor(**{**own, "chunk": size, "filler": (x[:1], y[:1])})

@@ -33,7 +33,7 @@ from sordino.solvers.updates import (
     cosine,
     recursive_direction,
     schedule_of,
-    smoothed_by_layer,
+    smooth_layers,
     warm_up,
 )
 from sordino.values import check_range
@@ -201,7 +201,7 @@ class Descent:
     def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
         for position in range(curator.used.get("gradient", 0), self.recipe.steps):
             g = curator.release("gradient", state.vector)
-            g = smoothed_by_layer(g, task.sizes, self.recipe.smoothing)
+            g = smooth_layers(g, task.sizes, self.recipe.smoothing)
             direction, slots = self.rule.step(g, state.slots)
             state = self.recipe.moved(state, direction, slots, task, position)
             yield state
@@ -252,7 +252,7 @@ class Srm:
                 correction = curator.release("correction", (state.vector, state.slots["before"]))
                 v = recursive_direction(state.slots["direction"], correction, self.gamma)
             slots = {"direction": v, "before": state.vector}
-            step = smoothed_by_layer(v, task.sizes, self.recipe.smoothing)
+            step = smooth_layers(v, task.sizes, self.recipe.smoothing)
             state = self.recipe.moved(state, step, slots, task, position)
             yield state
 
@@ -386,7 +386,7 @@ _PLAIN: dict[str, Any] = _LENGTH | {"clip_norm": 1.0, "schedule": "cosine", "ave
 _FLOOR = 0.01  # chosen on digits among 1, .1 and .01
 
 
-def settled(source: Any, population: int, weights: int, kind: str | None = None) -> Any:
+def settle(source: Any, population: int, weights: int, kind: str | None = None) -> Any:
     """Return a trainer with what it does not ask for set by its recipe, or to the plain values.
 
     A rate goes with its optimiser. A field that is None asks for nothing. The recipe ``"auto"`` is that of

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from sordino.errors import DivergenceWarning, InvalidInputError, InvalidTypeError, UnsupportedError
-from sordino.execute.processes import joined
+from sordino.execute.processes import join_processes
 from sordino.kernel import Relation
-from sordino.ledger.address import hidden
+from sordino.ledger.address import hide
 from sordino.nn.augment import MeanOfViews, views_of
 from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, sized_engine
 from sordino.nn.entrance import check_records
-from sordino.nn.network import Loss, Network, copied, is_sharded
+from sordino.nn.network import Loss, Network, copy_module, is_sharded
 from sordino.nn.queries import exact_block
 from sordino.nn.session import Checkpoint, Session, Training, open_session, resume_session, together
-from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, TrainingState, settled, solver_of
+from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, TrainingState, settle, solver_of
 from sordino.runs import Ask, Price, PrivacyReport, track
 from sordino.runs.training import Choice
 from sordino.runs.training import Training as Priced
@@ -138,7 +138,7 @@ class Watch:
             return False
 
         def made() -> nn.Module:
-            return self.loaded(state).eval()
+            return self.load_state(state).eval()
 
         score = None
         if due and self.score is not None:
@@ -149,7 +149,7 @@ class Watch:
         wishes = [callback(step) for callback in self.callbacks]
         return any(wish is True for wish in wishes)
 
-    def loaded(self, state: TrainingState) -> nn.Module:
+    def load_state(self, state: TrainingState) -> nn.Module:
         """Return a copy of the model with the parameters of a state."""
         model = self.model if self.network.sharded else copy.deepcopy(self.model)
         self.network.load(self.recipe.finished(state).result.to(_device_of(model)), model)
@@ -283,15 +283,15 @@ class Trainer:
     verbose: int | bool = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ledger", hidden(self.ledger))  # a password must not be printed or pickled
+        object.__setattr__(self, "ledger", hide(self.ledger))  # a password must not be printed or pickled
 
     def fit(self, data: Any, targets: Any = None, *, groups: Any = None) -> Trained:
         """Train on tensors, arrays, a data set or a loader; the budget is spent here.
 
         ``groups`` names the owner of each record, in the order of the data; a missing one is refused.
         """
-        source = source_of(data, targets).owned(groups)
-        made = self._prepared(source)
+        source = source_of(data, targets).with_owners(groups)
+        made = self._prepare(source)
         said = f"Trainer ({self.settings(source.population, source.kind).optimizer})"
         session = together(made, lambda: open_session(made, said, self._checkpoint()))
         return self._train(session, made)
@@ -305,7 +305,7 @@ class Trainer:
         checkpoint = self._checkpoint()
         if checkpoint is None:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
-        made = self._prepared(source_of(data, targets).owned(groups))
+        made = self._prepare(source_of(data, targets).with_owners(groups))
         session = together(made, lambda: resume_session(made, checkpoint))
         return self._train(session, made)
 
@@ -315,7 +315,7 @@ class Trainer:
         ``kind`` of records (``"image"``, ``"text"`` or ``"tabular"``) is what ``recipe="auto"`` looks at.
         """
         weights = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-        made: Trainer = settled(self, population, weights, kind)
+        made: Trainer = settle(self, population, weights, kind)
         return made
 
     def solver(self, population: int) -> NetworkSolver:
@@ -325,7 +325,7 @@ class Trainer:
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
 
-    def _prepared(self, source: Source) -> Training:
+    def _prepare(self, source: Source) -> Training:
         booked = self.ledger, self.dataset_id
         budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
         self._check_kinds()
@@ -334,13 +334,15 @@ class Trainer:
         if is_sharded(self.model):
             network = _sharded().ShardedNetwork(self.model, loss, self.precision, source.fields)
         else:
-            network = Network(_placed(copied(self.model), self.device), loss, self.precision, source.fields)
+            network = Network(
+                _place(copy_module(self.model), self.device), loss, self.precision, source.fields
+            )
         solver = solver_of(self.settings(source.population, source.kind), source.population)
         batch = solver.recipe.batch
         device = network.device
         if network.sharded:
             self._check_sharded(source, solver)
-        processes = joined(self.distributed)
+        processes = join_processes(self.distributed)
         most, expected = source.most(batch, device), 0 if source.grouped else min(batch, source.population)
         engine, chunk = sized_engine(network, *source.example, self.engine, most, self.chunk_size)
         said: tuple[str, ...] = ()
@@ -394,7 +396,7 @@ class Trainer:
                 f"A model that fully_shard has sharded is trained without {found[0]}: no process holds all "
                 "parameters. Leave it out, or train whole copies (distributed=True without fully_shard)."
             )
-        joined(True)  # says how to start several processes
+        join_processes(True)  # says how to start several processes
 
     def _correlation(self, solver: NetworkSolver, population: int, budget: Ask) -> Choice | None:
         """Return the correlated noise of the least error, if one was asked for; it is public."""
@@ -468,7 +470,7 @@ class Trainer:
                 if watch.after(sum(session.curator.used.values()), state):
                     break
             session.save(state)
-        model, names = watch.loaded(state), watch.network.names
+        model, names = watch.load_state(state), watch.network.names
         if steps and recipe.learning_rate and recipe.projection is None and not watch.network.sharded:
             check_moved(self.model, model, names)
         scores = () if watch.start is None else (watch.start, *(score for _, score in watch.history))
@@ -481,7 +483,7 @@ def _sharded() -> Any:
     return import_module("sordino.nn.sharded")
 
 
-def _placed(model: nn.Module, wanted: str | torch.device | None) -> nn.Module:
+def _place(model: nn.Module, wanted: str | torch.device | None) -> nn.Module:
     """Return the model on a device; None leaves it where it is."""
     try:
         device = _device_of(model) if wanted is None else torch.device(wanted)

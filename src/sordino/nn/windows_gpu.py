@@ -33,7 +33,7 @@ def _halve(
     tl.store(out + record * (places * channels) + at, (found * (1 / top)).to(tl.float16), mask=used)
 
 
-def halved(values: Tensor) -> tuple[Tensor, Tensor, int]:
+def halve(values: Tensor) -> tuple[Tensor, Tensor, int]:
     """Return records in float16, channels last, some channels over their largest entry; these; how many."""
     count, channels, height, width = values.shape
     if values.stride(2) != width * values.stride(3):
@@ -137,7 +137,7 @@ def window_rows(
     programs = count * (entries // span) * triton.cdiv(outputs, tile_o) * triton.cdiv(inputs, tile_i)
     if not programs:
         return out
-    (images, tops, i_together), (slopes, steepest, o_together) = halved(images), halved(slopes)
+    (images, tops, i_together), (slopes, steepest, o_together) = halve(images), halve(slopes)
     with torch.cuda.device(images.device):
         _rows[(programs,)](
             images, slopes, tops, steepest, out, height, width, across, slopes.shape[2] * across,

@@ -68,7 +68,7 @@ LARGEST = 2**53  # whole numbers up to here are exact in every part of the compu
 DIGEST = "[0-9a-f]{64}"  # a SHA-256
 
 
-def shown(value: Any, most: int = 60) -> str:
+def show(value: Any, most: int = 60) -> str:
     """Return plain data as one line of printable ASCII, whatever is in it."""
     text = ascii(value)
     return text if len(text) <= most else f"{text[:most]}..."
@@ -123,12 +123,12 @@ def read_words(
     unknown, missing = sorted(set(text) - set(known)), sorted(set(required) - set(text))
     if unknown or missing:
         raise InvalidInputError(
-            f"Expected {what} with the words {sorted(known)}; unknown: {shown(unknown)}, missing: {missing}."
+            f"Expected {what} with the words {sorted(known)}; unknown: {show(unknown)}, missing: {missing}."
         )
     for name, value in text.items():
         if not known[name](value):
             raise InvalidInputError(
-                f"Expected {what} with a {name} of the right kind and range, got {shown(value)}."
+                f"Expected {what} with a {name} of the right kind and range, got {show(value)}."
             )
     return dict(text)
 

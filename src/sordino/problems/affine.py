@@ -15,7 +15,7 @@ from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.lazy import TouchMap
 from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, OneCount, Point, Pull
 from sordino.problems.losses import Loss, compiled_form
-from sordino.problems.queries import check_clip, octaves_counted, sure, weighted
+from sordino.problems.queries import check_clip, octaves_counted, sure, weigh
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
@@ -57,7 +57,7 @@ class Affine:
         """A mapped row counts as at least this long: much shorter ones are differences of large numbers."""
         return 2.0**-10 * self.offset
 
-    def resized(self, factor: float) -> Affine:
+    def resize(self, factor: float) -> Affine:
         """Return the map with all scales multiplied."""
         rest = None if self.rest is None else self.rest * factor
         return replace(self, scale=self.scale * factor, rest=rest)
@@ -66,11 +66,11 @@ class Affine:
         """Return a bound on the size of a mapped row that had at most this norm."""
         return float(np.max(np.abs(self.scale), initial=self.rest or 0.0)) * radius + self.offset
 
-    def restricted(self, kept: Bools) -> Affine:
+    def restrict(self, kept: Bools) -> Affine:
         """Return the map that drops all columns but some of those it has."""
         return Affine(self.shift[kept], self.scale[kept], self.intercept, self._listed[kept])
 
-    def picked(self, columns: Ints) -> Affine:
+    def pick(self, columns: Ints) -> Affine:
         """Return the map of some columns, in this order, as if there were no others."""
         slots = TouchMap.of(self._listed).slots(columns)  # -1, the last, for those that are not listed
         rest = 0.0 if self.rest is None else self.rest
@@ -88,7 +88,7 @@ class Affine:
         offset = self.intercept * w[..., -1] - raw @ self.shift
         return np.concatenate([raw, np.asarray(offset / constant)[..., None]], axis=-1)
 
-    def pulled_back(self, gradient: Floats, constant: float) -> Floats:
+    def pull_back(self, gradient: Floats, constant: float) -> Floats:
         """Return the gradient in mapped weights of a function with this gradient in :meth:`coefficients`."""
         if not self.intercept:
             return gradient * self.scale
@@ -150,9 +150,9 @@ class SizeCounts(OneCount):
             sizes = np.abs(records.targets - center) / unit
         else:
             sizes = records.through(params).sizes
-        return self.counted(sizes, records.parts)
+        return self.count_sizes(sizes, records.parts)
 
-    def counted(self, sizes: Floats, parts: Floats | None = None) -> Floats:
+    def count_sizes(self, sizes: Floats, parts: Floats | None = None) -> Floats:
         """Return how many sizes lie in each cell; one that is not a number lies in none."""
         return octaves_counted(sizes, self.cells, (_LOWEST, _HIGHEST), parts)[1]
 
@@ -235,7 +235,7 @@ def whole_margins(view: MappedRows, w: Point, affine: Affine, longest: float = _
     """Return the margins of mapped rows before the clip of the map; nan where a row is not a number."""
     last = w.at(np.array([w.size - 1]))[0] if isinstance(w, SparseVector) else w[..., -1]
     constant = affine.intercept * last if affine.intercept else 0.0
-    return constant + weighted(view.margins(w) - constant, 1.0 / np.maximum(view.factors, 1.0 / longest))
+    return constant + weigh(view.margins(w) - constant, 1.0 / np.maximum(view.factors, 1.0 / longest))
 
 
 @dataclass(frozen=True)
@@ -302,9 +302,9 @@ class AffineGradient(ClippedSum):
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
             margins = whole_margins(view, w, affine, self._longest) if self.whole else view.margins(w)
             margins = margins * (unit if self.loss.targets == "numbers" else 1.0)
-            residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
+            residual = weigh(self.loss.residual(margins, view.targets) / unit, view.weights)
             if self.fair:
-                residual = weighted(residual, fair_weights(self.loss, margins, view.norms, self.clip))
+                residual = weigh(residual, fair_weights(self.loss, margins, view.norms, self.clip))
         found: Floats = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return found
 
@@ -452,7 +452,7 @@ class GradientShells(ClippedSum):
         view, c = records.through(affine), 2.0**-cut
         with np.errstate(all="ignore"):  # the clip deals with what is not a number
             residual = self.loss.residual(view.margins(w) * unit, view.targets) / unit
-            residual, norms = np.asarray(weighted(residual, view.weights)), np.asarray(view.norms)
+            residual, norms = np.asarray(weigh(residual, view.weights)), np.asarray(view.norms)
             sizes = np.abs(residual) * norms
             shell = shells_of(sizes, max(cut, 1))
             rest = np.where(sizes > c, residual * (1.0 - c / sizes), 0.0) if cut else np.zeros_like(sizes)
@@ -487,6 +487,6 @@ class MappedCurvature(MappedGram):
         view = records.through(affine)
         with np.errstate(over="ignore", invalid="ignore"):
             share = self.loss.link.mean(whole_margins(view, w, affine)) / cap
-            share = weighted(share / np.square(np.maximum(view.factors, 1.0 / _LONGEST)), view.weights)
+            share = weigh(share / np.square(np.maximum(view.factors, 1.0 / _LONGEST)), view.weights)
             share = np.where(share > 0.0, np.minimum(share, 1.0), 0.0)  # nan is not above 0
             return with_constant(view, affine, factors_of(view.norms * view.norms, 1.0) * share)

@@ -86,7 +86,7 @@ class Ball:
 
     def view(self, records: GramSums) -> GramSums:
         """Return the records with only the columns that are looked at."""
-        return records if self.columns is None else records.restricted(self.columns)
+        return records if self.columns is None else records.restrict(self.columns)
 
     def __post_init__(self) -> None:
         if not 0 < self.radius < math.inf:

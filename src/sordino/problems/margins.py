@@ -11,12 +11,12 @@ import numpy as np
 from scipy.special import softmax
 
 from sordino.kernel import ClippedSum
-from sordino.kernel.arrays import Floats, compiled
-from sordino.kernel.clip import clip_scalars, clipped, joint_norms, limit, sum_of_rows
+from sordino.kernel.arrays import Floats, compile_with_cache
+from sordino.kernel.clip import clip_scalar, clip_scalars, joint_norms, limit, sum_of_rows
 from sordino.kernel.query import LOGISTIC, AffineViews, as_weights, residual
 from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
-from sordino.problems.queries import check_clip, weighted
+from sordino.problems.queries import check_clip, weigh
 
 # ------------ The vectors of the last question about margins in one compiled pass, for losses of one margin
 
@@ -25,7 +25,7 @@ _BLOCK = 1 << 14  # records whose vectors stay in the cache
 
 
 @numba.njit(inline="always", error_model="numpy")
-def _followed(loss: Any, own: Any, margin: float, y: float, weight: float, norm: float) -> float:
+def _follow(loss: Any, own: Any, margin: float, y: float, weight: float, norm: float) -> float:
     """Return how far a record was followed at a margin: half its clipped residual, against its sign."""
     kind, unit, threshold = loss
     _, _, bound, most, fair = own
@@ -33,10 +33,10 @@ def _followed(loss: Any, own: Any, margin: float, y: float, weight: float, norm:
     value *= weight
     if fair:
         value *= min(1.0, bound / (norm * largest))
-    return -0.5 * clipped(value, norm, most)
+    return -0.5 * clip_scalar(value, norm, most)
 
 
-@compiled(nogil=True, error_model="numpy")
+@compile_with_cache(nogil=True, error_model="numpy")
 def margin_rows(
     margins: Any, records: Any, loss: Any, own: Any, travel: float, point: Any, units: Any, out: Any
 ) -> None:
@@ -50,8 +50,8 @@ def margin_rows(
     kind, unit, threshold = loss
     for i in range(margins.size):
         y, weight = targets[i], weights[i] if weights.size else 1.0
-        seen = _followed(loss, own, own[0], y, weight, norms[i])
-        seen += _followed(loss, own, margins[i] + own[1], y, weight, norms[i])
+        seen = _follow(loss, own, own[0], y, weight, norms[i])
+        seen += _follow(loss, own, margins[i] + own[1], y, weight, norms[i])
         s = margins[i] - seen * travel * min(sizes[i], 1.0) * sizes[i]
         z, margin = s / margin_unit, point[0] * s + point[1]
         value, largest = residual(kind, margin, y, unit, threshold)
@@ -157,7 +157,7 @@ class MarginFit(ClippedSum):
             z = s / self.units()[0]
             of = self._of_classes if s.ndim == 2 else self._of_one
             parts = of(z, slope * s + offset, records.targets, unit, own.narrow)
-            parts = [weighted(part, records.weights) / own.narrow for part in parts]
+            parts = [weigh(part, records.weights) / own.narrow for part in parts]
             return sum_of_rows(parts, self.clip, records.parts)
 
     def _in_one_pass(self, seen: Any, s: Floats, params: Any, rows: slice) -> Floats:
@@ -174,7 +174,7 @@ class MarginFit(ClippedSum):
         parts = None if parts is None else parts[rows]
         return sum_of_rows(out if own.narrow == 1.0 else out / own.narrow, self.clip, parts)
 
-    def unpacked(self, answer: Floats, narrow: float = 1.0) -> tuple[Floats, Floats]:
+    def unpack(self, answer: Floats, narrow: float = 1.0) -> tuple[Floats, Floats]:
         """Return gradient and curvature in the slope (and the offset) from an answer."""
         (margin, bend, constant), answer = self.units(narrow), answer * narrow
         if not self.offset:
@@ -189,11 +189,11 @@ class MarginFit(ClippedSum):
         reach = own.travel * np.minimum(view.sizes, 1.0) * view.sizes
         followed = 0.0 * s
         for margins in (followed + own.start, s + own.end):
-            residual = weighted(self._residual(margins, view.targets, unit), view.weights)
+            residual = weigh(self._residual(margins, view.targets, unit), view.weights)
             if own.fair:
-                residual = weighted(residual, fair_weights(self.loss, margins, view.norms, own.clip))
+                residual = weigh(residual, fair_weights(self.loss, margins, view.norms, own.clip))
             followed = followed - 0.5 * clip_scalars(residual, view.norms, own.clip)
-        return weighted(followed, reach)
+        return weigh(followed, reach)
 
     def _residual(self, margins: Floats, y: Floats, unit: float) -> Floats:
         return self.loss.residual(margins * (unit if self.loss.targets == "numbers" else 1.0), y) / unit
@@ -211,7 +211,7 @@ class MarginFit(ClippedSum):
         if not isinstance(self.loss, LabelModel):
             return parts
         fair = self._fair(self.loss.largest_residual(margins) * length, bend * length * length, narrow)
-        return [weighted(part, fair) for part in parts]
+        return [weigh(part, fair) for part in parts]
 
     def _of_classes(self, z: Floats, margins: Floats, y: Floats, unit: float, narrow: float) -> list[Floats]:
         p: Floats = softmax(margins, axis=1)
@@ -219,7 +219,7 @@ class MarginFit(ClippedSum):
         bend = self.units(narrow)[1] * (p * np.square(away)).sum(axis=1)
         gradient = (self._residual(margins, y, unit) * z).sum(axis=1)
         fair = self._fair(np.abs(away).max(axis=1), bend, narrow)
-        return [weighted(part, fair) for part in (gradient, bend)]
+        return [weigh(part, fair) for part in (gradient, bend)]
 
     def _fair(self, gradient: Floats, curvature: Floats, narrow: float) -> Floats:
         """Return the weight at which no label would be clipped."""

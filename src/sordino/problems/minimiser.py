@@ -23,7 +23,7 @@ from sordino.kernel.clip import clip_scalars, vector_norm
 from sordino.kernel.query import RecordSums
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
-from sordino.problems.queries import check_clip, weighted
+from sordino.problems.queries import check_clip, weigh
 
 _RELATIVE = 1e-3  # the tolerance in units of C / n: it adds a thousandth to the sensitivity
 
@@ -116,7 +116,7 @@ class CertifiedMinimiser:
         w[at] = point
         residual = self.loss.residual(records.margins(w.reshape(self.shape)), records.targets)
         if records.weights is not None:  # larger weights than declared would bend the curvature bound
-            residual = weighted(residual, np.clip(records.weights, 0.0, self.weight_bound))
+            residual = weigh(residual, np.clip(records.weights, 0.0, self.weight_bound))
         total = records.weighted_sum(clip_scalars(residual, records.norms, self.clip))
         picked: Floats = total.reshape(-1)[at] / self.population + self.strength * point
         return picked
@@ -267,7 +267,7 @@ class Tilted:
         """How far the minimiser moves per unit of the tilt, by strong convexity."""
         return 1.0 / (self.minimiser.population * self.minimiser.strength)
 
-    def minimised(self, tilt: Floats) -> Floats:
+    def minimise(self, tilt: Floats) -> Floats:
         """Return a certified minimiser of the mean objective plus ``tilt . theta / n``."""
         inner = self.minimiser
         slope = tilt / inner.population

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
-from sordino.kernel.arrays import Floats, Ints, compiled, public_distance, public_norm
+from sordino.kernel.arrays import Floats, Ints, compile_with_cache, public_distance, public_norm
 from sordino.kernel.clip import check_bound, clip_scalars, factors_of, row_peaks
 from sordino.kernel.query import (
     AffineViews,
@@ -109,10 +109,10 @@ class GlmDifference(_OfTwoPoints):
 def residuals(loss: Loss, records: UnitSums, w: Point) -> Floats:
     """Return the residual of each record; what is not a number is dealt with by the clip."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return weighted(loss.residual(records.margins(w), records.targets), records.weights)
+        return weigh(loss.residual(records.margins(w), records.targets), records.weights)
 
 
-def weighted(residual: Floats, weights: Floats | None) -> Floats:
+def weigh(residual: Floats, weights: Floats | None) -> Floats:
     """Weigh residuals before they are clipped, so that weights leave the sensitivity as it is."""
     if weights is None:
         return residual
@@ -239,7 +239,7 @@ class StepSizeScores(FromSum):
 
     def _losses(self, records: RecordSums, margins: Floats) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            losses = weighted(self.loss.value(margins, records.targets), records.weights)
+            losses = weigh(self.loss.value(margins, records.targets), records.weights)
         usable = np.isfinite(records.norms) & ~np.isnan(losses)
         return float(np.where(usable, np.clip(losses, 0.0, self.clip), 0.0).sum())
 
@@ -265,7 +265,7 @@ def octaves_counted(values: Any, cells: int, ends: tuple[int, int], parts: Float
     return out
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _count_octaves(values: Floats, parts: Floats, cells: int, low: float, high: float, out: Floats) -> None:
     last = parts.size - 1
     for i in range(values.size):
@@ -305,7 +305,7 @@ class GradientCounts(OneCount):
         view = records.through(affine)
         with np.errstate(all="ignore"):  # what is not a number is counted nowhere
             margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
-            residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
+            residual = weigh(self.loss.residual(margins, view.targets) / unit, view.weights)
             return octaves_counted(residual * view.norms, self.cells, (-_OCTAVES, 0), records.parts)
 
 
@@ -331,7 +331,7 @@ class TargetCounts(OneCount):
         return counted(cells, CELLS, records.parts)
 
 
-def narrowed(
+def narrow(
     counts: Floats, noise: float, interval: tuple[float, float], together: tuple[int, ...] = (1,)
 ) -> tuple[float, float] | None:
     """Return an interval around the mean of the cells with the middle of the noisy counts, if any stands out.

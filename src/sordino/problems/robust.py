@@ -137,10 +137,10 @@ class RobustSum(ClippedSum):
         """Return the sum, or the median of the block sums, the powers one after the other."""
         n, out = records.count, np.zeros((self.blocks, self._size))
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            out += block_sums(self._truncated(records, params, rows, block), rows, n, self.blocks)
+            out += block_sums(self._truncate(records, params, rows, block), rows, n, self.blocks)
         return np.median(out, axis=0)
 
-    def _truncated(self, records: DenseRows, params: Any, rows: slice, block: Floats) -> Floats:
+    def _truncate(self, records: DenseRows, params: Any, rows: slice, block: Floats) -> Floats:
         center, scales = params
         with np.errstate(over="ignore"):
             block = self.truncation.apply([(block - center) / scales], 1.0)[0]
@@ -241,7 +241,7 @@ class PartSizes(SizeCounts):
         for rows, block in records.scaled_rows(np.ones(records.count)):
             with np.errstate(over="ignore", invalid="ignore"):
                 sizes[rows] = row_norms(np.asarray(params.of(block), dtype=float))
-        return self.counted(np.where(present(records), sizes, np.nan))
+        return self.count_sizes(np.where(present(records), sizes, np.nan))
 
 
 @dataclass(frozen=True)
@@ -333,18 +333,18 @@ def gradient_blocks(
     with np.errstate(over="ignore", invalid="ignore"):
         streams = [records.scaled_rows(c) for c in np.ascontiguousarray(columns.T)]
         for blocks in zip(*streams, strict=True):
-            parts = [_centred(b, columns[rows, k], point.center) for k, (rows, b) in enumerate(blocks)]
-            yield blocks[0][0], [_divided(part, point.scales) for part in parts]
+            parts = [_center(b, columns[rows, k], point.center) for k, (rows, b) in enumerate(blocks)]
+            yield blocks[0][0], [_divide(part, point.scales) for part in parts]
 
 
-def _centred(block: Any, coefficients: Floats, center: Floats | None) -> Any:
+def _center(block: Any, coefficients: Floats, center: Floats | None) -> Any:
     """Return ``c_i (x_i - center)`` from ``c_i x_i``."""
     if center is None:
         return block
     return block - np.where(np.isfinite(coefficients), coefficients, 0.0)[:, None] * center
 
 
-def _divided(block: Any, scales: Floats | float) -> Any:
+def _divide(block: Any, scales: Floats | float) -> Any:
     if np.ndim(scales) == 0 and scales == 1.0:
         return block
     if sparse.issparse(block):

@@ -397,7 +397,7 @@ class CellMoments(ClippedSum):
     def _values(self, records: PartedArrays) -> Iterator[tuple[Ints, Floats, Floats]]:
         for rows, block in records.scaled_rows(np.ones(records.count)):
             block, own = block[present(records, rows)], _own(records, rows)
-            cell, inside = numbered(block[:, 0], self.cells)
+            cell, inside = number_cells(block[:, 0], self.cells)
             with np.errstate(over="ignore"):
                 a = np.clip((block[inside, 1] - self.center) / self.scale, -1.0, 1.0)
             yield cell, a, np.ones(len(a)) if own is None else own[inside]
@@ -433,14 +433,14 @@ class CellTrees(OneCount):
         leaves = np.zeros(self.cells * size)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             block, own = block[present(records, rows)], _own(records, rows)
-            cell, inside = numbered(block[:, 0], self.cells)
+            cell, inside = number_cells(block[:, 0], self.cells)
             leaf = np.searchsorted(edges, block[inside, 1], side="right")
             place = cell * size + leaf
             leaves += np.bincount(place, None if own is None else own[inside], minlength=leaves.size)
         return tree_above(leaves.reshape(self.cells, size))
 
 
-def numbered(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:
+def number_cells(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:
     """Return the cells of the records that are in one, and which records those are."""
     inside = (column >= 0) & (column < cells) & (column == np.floor(column))
     return column[inside].astype(np.int64), inside

@@ -75,7 +75,7 @@ def _records(sampling: str) -> str:
     return next((text for start, text in words.items() if kind.startswith(start)), sampling)
 
 
-def _declared_by(line: str, author: str, by_schema: bool = False) -> str:
+def _declaring_party(line: str, author: str, by_schema: bool = False) -> str:
     """Return who says so, of a line that is assumed to be public."""
     if ", the default" in line:
         return "nobody: the library's default"
@@ -408,7 +408,7 @@ def report_html(
         purpose=purpose or "not stated",
         signed={role: name or "not stated" for role, name in signed.items()},
         releases=[(release.name, _release(release, report.unit)) for release in report.releases],
-        assumptions=[(line, _declared_by(line, origin["author"], by_schema)) for line in report.public],
+        assumptions=[(line, _declaring_party(line, origin["author"], by_schema)) for line in report.public],
         facts=dict(facts or {}),
         holds=report.status.holds,
         odds=report.odds,

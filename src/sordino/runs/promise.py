@@ -35,7 +35,7 @@ from sordino.errors import (
     levels_to_the_caller,
 )
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, Relation, check_offer
-from sordino.kernel.events import composed
+from sordino.kernel.events import compose_events
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import FilterMode, Ledger, Reservation
 from sordino.ledger.ledger import Ending
@@ -122,7 +122,7 @@ class Ask:
         before = spent.event()
 
         def event(scale: float) -> dp.DpEvent:
-            return composed([before, plan.at(scale).event()])
+            return compose_events([before, plan.at(scale).event()])
 
         scale = solve_scale(event, self.epsilon, self.delta, plan.relation)
         return certify(plan.at(scale).event(), self.delta, plan.relation).epsilon

@@ -86,7 +86,7 @@ class RoundBook:
     @contextmanager
     def turn(self, run: str) -> Iterator[Turn]:
         """Write down the next round and hand it out; at the end of the last one the ledger is settled."""
-        with self._opened() as journal:
+        with self._open() as journal:
             saved = self._text()
             if saved.get("run") != run:
                 saved = self._begin(journal, saved.get("run"), run)
@@ -103,9 +103,9 @@ class RoundBook:
         """End the run early: no more rounds, and the ledger is settled. What was reserved stays spent."""
         if not self.folder.exists():
             return
-        with self._opened() as journal:
+        with self._open() as journal:
             saved, lines = self._text(), journal.lines()
-            if saved.get("run") == run and _CLOSED not in lines and _begun(lines) < self.recipe.rounds:
+            if saved.get("run") == run and _CLOSED not in lines and _last_begun(lines) < self.recipe.rounds:
                 journal.append(_CLOSED)
                 self._resume_run(saved).settle()
 
@@ -113,7 +113,7 @@ class RoundBook:
     def rounds_begun(self) -> int:
         """How many rounds of the run in the folder are spent."""
         path = self.folder / "rounds"
-        return _begun(path.read_text("utf-8").split("\n")[:-1]) if path.exists() else 0
+        return _last_begun(path.read_text("utf-8").split("\n")[:-1]) if path.exists() else 0
 
     def _begin(self, journal: Journal, old: str | None, run: str) -> dict[str, Any]:
         if old is not None and self.ask.ledger is None:
@@ -131,12 +131,12 @@ class RoundBook:
     def _next(self, lines: list[str]) -> int:
         if _CLOSED in lines:
             raise PlanSpentError("The run was closed on this client. Start a new run.")
-        if _begun(lines) >= self.recipe.rounds:
+        if _last_begun(lines) >= self.recipe.rounds:
             raise PlanSpentError(
                 f"This client has paid for {self.recipe.rounds} rounds and all of them are spent. For more, "
                 "agree on a recipe with more rounds and start a new run."
             )
-        return _begun(lines)
+        return _last_begun(lines)
 
     def _resume_run(self, data: dict[str, Any]) -> Run:
         place = data["place"]
@@ -151,7 +151,7 @@ class RoundBook:
         return resumed(self.ask, self.plan, saved, self.recipe.digest)
 
     @contextmanager
-    def _opened(self) -> Iterator[Journal]:
+    def _open(self) -> Iterator[Journal]:
         """Open the journal of the folder, which holds the lock of this client."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if (self.folder / "run.json").exists() and not (self.folder / "rounds").exists():
@@ -186,7 +186,7 @@ class RoundBook:
         return data
 
 
-def _begun(lines: list[str]) -> int:
+def _last_begun(lines: list[str]) -> int:
     return max((int(line) for line in lines if line.isdigit()), default=0)
 
 

@@ -24,7 +24,7 @@ from sordino.errors import (
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Relation
 from sordino.kernel.arrays import Floats
-from sordino.kernel.events import composed, gaussian_event, repeated
+from sordino.kernel.events import compose_events, gaussian_event, repeat_event
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.problems.robust import Sample
 from sordino.runs.promise import Ask, Enclosure, Rehearsal, Rehearsed, search_notes
@@ -127,7 +127,7 @@ class Search:
     notes: tuple[str, ...] = field(default_factory=search_notes, repr=False)
 
     @classmethod
-    def _calibrated(
+    def _calibrate(
         cls, ask: Ask, relation: Relation, event_at: Callable[[float], dp.DpEvent], **rest: Any
     ) -> Self:
         """Return the search at the smallest scale that the ask covers, certified now."""
@@ -263,9 +263,9 @@ class ChooseThenFit(Search):
                 return gaussian_event(scale, relation)
             one = gaussian_event(scale * math.sqrt(fits / CHOICE), relation)
             last = gaussian_event(scale / math.sqrt(1.0 - CHOICE), relation)
-            return composed([repeated(one, fits), last])
+            return compose_events([repeat_event(one, fits), last])
 
-        return cls._calibrated(ask, relation, event_at, fits=fits, members=members, unit=unit)
+        return cls._calibrate(ask, relation, event_at, fits=fits, members=members, unit=unit)
 
     @property
     def trial(self) -> Trial:
@@ -328,7 +328,7 @@ class BestOf(Search):
             return dp.RepeatAndSelectDpEvent(trial, mean_trials, SHAPES[distribution])
 
         how = {"distribution": distribution, "mean_trials": mean_trials}
-        return cls._calibrated(ask, relation, event_at, fits=fits, members=members, unit=unit, **how)
+        return cls._calibrate(ask, relation, event_at, fits=fits, members=members, unit=unit, **how)
 
     @property
     def said(self) -> str:

@@ -59,7 +59,7 @@ def type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def packed(value: Any) -> Any:
+def pack_value(value: Any) -> Any:
     """Return plain values for a model and everything in it; refuse what has no safe form."""
     name = type(value).__name__
     if value is None or type(value) in _PLAIN or sparse.issparse(value):
@@ -74,7 +74,7 @@ def packed(value: Any) -> Any:
     if isinstance(value, _PLAIN):  # a subclass as what it is at bottom
         return next(kind for kind in _PLAIN if isinstance(value, kind))(value)
     if SETS.get(name) == type(value).__module__:
-        return {"kind": "set", "class": name, "fields": {k: packed(v) for k, v in vars(value).items()}}
+        return {"kind": "set", "class": name, "fields": {k: pack_value(v) for k, v in vars(value).items()}}
     if callable(value):
         name = getattr(value, "__qualname__", name)
         raise UnsupportedError(
@@ -83,13 +83,13 @@ def packed(value: Any) -> Any:
     raise UnsupportedError(f"Values of type {type_name(value)} have no form in a model file.")
 
 
-def unpacked(node: Any, make: Make = None) -> Any:
-    """Return what :func:`packed` was given; ``make`` makes the module of a network."""
+def unpack_value(node: Any, make: Make = None) -> Any:
+    """Return what :func:`pack_value` was given; ``make`` makes the module of a network."""
     if not isinstance(node, dict):
         return node
     kind = node.get("kind")
     if kind in _FORMS:
-        return _FORMS[kind][2](node, lambda entry: unpacked(entry, make))
+        return _FORMS[kind][2](node, lambda entry: unpack_value(entry, make))
     if kind == "estimator":
         return _unpack_estimator(node, make)
     if kind == "foreign":
@@ -97,12 +97,12 @@ def unpacked(node: Any, make: Make = None) -> Any:
     if kind == "pipeline":
         from sklearn.pipeline import Pipeline
 
-        return Pipeline([(str(name), unpacked(step, make)) for name, step in node["steps"]])
+        return Pipeline([(str(name), unpack_value(step, make)) for name, step in node["steps"]])
     if kind != "set":
         raise ModelFileError(f"The model file holds a part of kind {kind!r}, which is not known here.")
     if node["class"] not in SETS:
         raise ModelFileError(f"The model file names {node['class']!r}, which is not known here.")
-    fields = {str(key): unpacked(entry, make) for key, entry in node["fields"].items()}
+    fields = {str(key): unpack_value(entry, make) for key, entry in node["fields"].items()}
     return getattr(import_module(SETS[node["class"]]), node["class"])(**fields)
 
 
@@ -117,7 +117,7 @@ def _read_text(read: Callable[[str], Any]) -> Callable[[dict[str, Any], Any], An
 
 
 def _items(values: Any) -> dict[str, Any]:
-    return {"items": [packed(item) for item in values]}
+    return {"items": [pack_value(item) for item in values]}
 
 
 # The kinds of parts: the types, what a file holds of one, and the way back, given that of what is inside.
@@ -127,7 +127,7 @@ _FORMS: dict[Any, tuple[Any, Callable[[Any], dict[str, Any]], Callable[[dict[str
     "scalar": (np.generic, lambda value: {"value": np.asarray(value)}, lambda node, of: node["value"][()]),
     "objects": (np.ndarray, lambda v: {"shape": [*v.shape], **_items(v.ravel())}, _unpack_objects),
     "dict": (
-        Mapping, lambda value: {"items": [[packed(key), packed(entry)] for key, entry in value.items()]},
+        Mapping, lambda value: {"items": [[pack_value(key), pack_value(one)] for key, one in value.items()]},
         lambda node, of: {of(key): of(entry) for key, entry in node["items"]},
     ),
     "list": ((list, range), _items, lambda node, of: [of(item) for item in node["items"]]),
@@ -145,7 +145,7 @@ def _pack_estimator(value: BaseEstimator) -> Any:
     if _is_pipeline(value):
         if value.memory is not None:
             raise UnsupportedError("A pipeline with memory= cannot be saved. Set memory=None.")
-        return {"kind": "pipeline", "steps": [[name, packed(step)] for name, step in value.steps]}
+        return {"kind": "pipeline", "steps": [[name, pack_value(step)] for name, step in value.steps]}
     name = type(value).__name__
     if ESTIMATORS.get(name) != type(value).__module__:
         # skops reads and writes what it trusts of scikit-learn, and the rest is refused by name.
@@ -165,8 +165,8 @@ def _pack_estimator(value: BaseEstimator) -> Any:
     return {
         "kind": "estimator",
         "class": name,
-        "params": {key: packed(entry) for key, entry in params.items()},
-        "state": {key: packed(entry) for key, entry in state.items()},
+        "params": {key: pack_value(entry) for key, entry in params.items()},
+        "state": {key: pack_value(entry) for key, entry in state.items()},
         "weights": weights,
         "made_by": None if make is None else getattr(make, "__qualname__", type(make).__name__),
     }
@@ -177,7 +177,7 @@ def _unpack_estimator(node: dict[str, Any], make: Make) -> Any:
     if name not in ESTIMATORS:
         raise ModelFileError(f"The model file names the estimator {name!r}, which is not known here.")
     kind = getattr(import_module(ESTIMATORS[name]), name)
-    params = {key: unpacked(entry, make) for key, entry in node["params"].items()}
+    params = {key: unpack_value(entry, make) for key, entry in node["params"].items()}
     moved = getattr(kind, "_moved", None)  # parameters of files of older versions
     params = params if moved is None else moved.fold(params, warn=False)
     known = set(kind._get_param_names())
@@ -188,7 +188,7 @@ def _unpack_estimator(node: dict[str, Any], make: Make) -> Any:
     for key, entry in node["state"].items():
         if key in known or not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
             raise ModelFileError(f"The model file sets {key!r} of {name}, which is no fitted attribute.")
-        setattr(model, key, unpacked(entry, make))
+        setattr(model, key, unpack_value(entry, make))
     if node["weights"] is not None:
         _restore(model, node, make)
     _require_numbers(model)
@@ -275,7 +275,9 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
     target = Path(path)
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr(_TREE, json.dumps(packed(model), default=partial(_write_member, archive, target)))
+        archive.writestr(
+            _TREE, json.dumps(pack_value(model), default=partial(_write_member, archive, target))
+        )
         archive.writestr(_ABOUT, _facts(model, about))
     replace_file(target, whole.getvalue(), error=ModelFileError)
     return target
@@ -302,7 +304,7 @@ def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | No
         try:
             whole = facts["format"] == 1
             tree = _read_skops(data, source)["model"] if whole else _read_tree(data, source)
-            model = unpacked(tree, module)
+            model = unpack_value(tree, module)
             if not _agree(model, report_of(model), facts["report"]):
                 raise ModelFileError(
                     f"{source.name!r} holds two reports that disagree: somebody changed one of them."
@@ -311,7 +313,7 @@ def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | No
         except (ModelFileError, InvalidInputError, MissingExtraError):
             raise
         except Exception:  # readers raise whatever a damaged tree makes of them
-            raise _damaged(source) from None
+            raise _damage_error(source) from None
 
 
 def about(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -331,7 +333,7 @@ def model_digest(model: Any) -> str:
     It is that of its class, fitted attributes and weights; what a model cannot be saved with has none ("").
     """
     try:
-        tree = packed(model)
+        tree = pack_value(model)
     except UnsupportedError:
         return ""
     total = hashlib.sha256()
@@ -446,7 +448,7 @@ def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
         if isinstance(error, ModelFileError):
             raise
-        raise _damaged(source) from None
+        raise _damage_error(source) from None
     if facts["format"] > FORMAT:
         raise ModelFileError(
             f"{source.name!r} was written by Sordino {version} in format {facts['format']}; this is Sordino "
@@ -461,7 +463,7 @@ def _refuse_foreign(data: bytes, source: Path, kind: type[Exception]) -> None:
     try:
         foreign = skops.get_untrusted_types(data=data)
     except Exception:  # as in load: a damaged tree
-        raise _damaged(source) from None
+        raise _damage_error(source) from None
     if foreign:
         raise kind(
             f"{source.name!r} would hold types that are not Sordino's: {', '.join(sorted(foreign))}. A model "
@@ -476,7 +478,7 @@ def _bytes(source: Path) -> bytes:
         raise ModelFileError(f"Cannot read the model file {str(source)!r}: {error.strerror}.") from None
 
 
-def _damaged(source: Path) -> ModelFileError:
+def _damage_error(source: Path) -> ModelFileError:
     return ModelFileError(
         f"{source.name!r} is no model file of Sordino, or damaged. Write it again with model.save(path)."
     )

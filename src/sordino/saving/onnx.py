@@ -184,11 +184,11 @@ class _TableGraph:
         down = np.where(np.isnan(after), 0.0, -1.0 / after), np.where(np.isnan(after), 1.0, 1.0 + at / after)
         sides = [self.add("Add", self.add("Mul", value, slope[None]), end[None]) for slope, end in (up, down)]
         hats = self.add("Max", self.add("Min", *sides), 0.0)
-        regular, brought = _encoded(block, positions)
+        regular, brought = _encode(block, positions)
         rows, contrasts = self.add("MatMul", hats, regular), self.add("MatMul", hats, brought)
         if not named:
             return rows, contrasts
-        missing, nothing = _encoded(block, np.array([np.nan]))
+        missing, nothing = _encode(block, np.array([np.nan]))
         return self.add("Where", gap, missing, rows), self.add("Where", gap, nothing, contrasts)
 
     def _text(self, column: Any, block: Block, markers: Any) -> tuple[str, str]:
@@ -201,7 +201,7 @@ class _TableGraph:
             classes_strings=keys, default_int64=len(keys),
         )  # fmt: skip
         code = self.add("Squeeze", code, [1])
-        regular, brought = (self.add("Gather", table, code, axis=0) for table in _encoded(block, positions))
+        regular, brought = (self.add("Gather", table, code, axis=0) for table in _encode(block, positions))
         return regular, brought
 
     def close(self, graph: Any) -> Any:
@@ -220,7 +220,7 @@ def _finite(markers: Any) -> list[float]:
     return [float(value) for value in found if np.isfinite(value)]
 
 
-def _encoded(block: Block, positions: Any) -> tuple[Any, Any]:
+def _encode(block: Block, positions: Any) -> tuple[Any, Any]:
     """Return the encoded rows of positions, and what they bring into pairs."""
     return (
         dense_rows(block.entries(positions), len(block.origins)),

@@ -71,7 +71,7 @@ SOLVERS: dict[str, dict[str, Entry]] = {
         "two-stage": Entry.of(TwoStage),
     },
     "pca": {
-        "auto": Entry(Power.configured, Power.capabilities, stands_for=_pca_default),
+        "auto": Entry(Power.configure, Power.capabilities, stands_for=_pca_default),
         "gauss": Entry.of(Gauss),
         "screen": Entry.of(Screen),
         "power": Entry.of(Power),

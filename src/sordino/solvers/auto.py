@@ -28,10 +28,10 @@ from sordino.problems.scales import LOWEST, ColumnUnits
 from sordino.solvers.base import STEPS, Capabilities, NoisyCoefficients, Options, Solver
 from sordino.solvers.correction import (
     constant_margin,
-    corrected,
+    correct,
     correction_queries,
     is_few,
-    located,
+    locate,
     skewed_unit,
 )
 from sordino.solvers.descent import (
@@ -46,7 +46,6 @@ from sordino.solvers.descent import (
     column_means,
     grid_cells,
     has_metric,
-    masked,
     momentum_in,
     noise_factor,
     noise_limited_step,
@@ -55,6 +54,7 @@ from sordino.solvers.descent import (
     row_size,
     second_moments,
     shrunk,
+    spread_over_mask,
     top_mask,
 )
 from sordino.solvers.length import (
@@ -66,7 +66,7 @@ from sordino.solvers.length import (
     length_query,
     length_share,
     length_steps,
-    lengthened,
+    lengthen,
     opened_gradient,
 )
 from sordino.solvers.steps import as_sparse, hard_threshold
@@ -142,7 +142,7 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
     flat = Affine(np.zeros(d), 1.0 / units, 0.0)
     usual = _LONG * math.sqrt(max(float(sizes[1].sum()), 1e-12))
     own = usual / n
-    means = curator.release("moments", flat.resized(1.0 / usual)) * own if problem.intercept else np.zeros(d)
+    means = curator.release("moments", flat.resize(1.0 / usual)) * own if problem.intercept else np.zeros(d)
     means = shrunk(means, noise_std(curator, "moments") * own, d)
     if curator.plan.releases["units"].times > 1:
         closer, sizes = _column_units(curator, problem, units * means)
@@ -300,10 +300,10 @@ def listed_map(curator: Curator, problem: Problem, count: int) -> Affine:
     least = float(np.abs(released.values).min()) if released.values.size else 0.0
     noise = noise_std(curator, "moments") / n
     affine = map_of(problem, (released.at(columns), released.at(columns + d)), noise, columns, least)
-    return affine.resized(1.0 / row_size(curator, "sizes", affine, problem.data_norm)[0])
+    return affine.resize(1.0 / row_size(curator, "sizes", affine, problem.data_norm)[0])
 
 
-def screened(
+def screen(
     curator: Curator, problem: Problem, affine: Affine, targets: TargetUnit, count: int
 ) -> tuple[Affine, Floats, Leg]:
     """Return the map of the ``count`` columns that are kept, the model on them, and how it came about."""
@@ -318,16 +318,16 @@ def screened(
         columns, found = np.zeros(1, dtype=np.int64), SparseVector.zeros(1 + kept, 1 + kept)
     std = noise_std(curator, "gradient") / n
     step = min(LENGTH / max(public_norm(found.values), 1e-300), NOISE / max(std, 1e-300))
-    descent = NoisyDescent(_asked, step, Noise(std, features + kept), taken=[step])
+    descent = NoisyDescent(_refuse_gradient, step, Noise(std, features + kept), taken=[step])
     w = -step * found.values
     if kept:
         w[-1] += start.values[-1]
-    chosen = replace(affine.picked(columns), columns=columns)
+    chosen = replace(affine.pick(columns), columns=columns)
     leg = replace(Leg.of(descent, affine, None, features), scale=chosen.scale)
     return chosen, w, leg
 
 
-def _asked(w: Floats) -> Floats:
+def _refuse_gradient(w: Floats) -> Floats:
     raise PlanError("The one gradient of this descent was asked.")
 
 
@@ -424,7 +424,7 @@ class Auto:
     opens: bool = False
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Solver:
+    def configure(cls, problem: Problem, options: Options) -> Solver:
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
         stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
         screens = options.max_iter is None and screens_first(problem, [s.count for s in stages.values()])
@@ -443,8 +443,8 @@ class Auto:
         """Declare the moments, the sizes, the gradients and the polishing."""
         last = correction_queries(problem, self._last_count(problem), self._metric(problem))
         if isinstance(problem.loss, LabelModel) and problem.intercept and class_share(problem) == 1.0:
-            return self._planned(problem, {"classes": (ClassSums(problem.outputs), 1, 1.0)})
-        return self._planned(problem, last if is_few(problem) else self._queries(problem, last))
+            return self._make_plan(problem, {"classes": (ClassSums(problem.outputs), 1, 1.0)})
+        return self._make_plan(problem, last if is_few(problem) else self._queries(problem, last))
 
     def _queries(
         self, problem: Problem, last: dict[str, tuple[Any, int, float]]
@@ -482,7 +482,7 @@ class Auto:
         queries["gradient"] = (self._gradient(problem, problem.features * problem.outputs), self.steps, rest)
         return queries
 
-    def _planned(self, problem: Problem, queries: dict[str, tuple[Any, int, float]]) -> Plan:
+    def _make_plan(self, problem: Problem, queries: dict[str, tuple[Any, int, float]]) -> Plan:
         return problem.planned(
             **{
                 name: Release(
@@ -506,13 +506,13 @@ class Auto:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
-        targets = located(curator, problem)
+        targets = locate(curator, problem)
         if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
             yield self._constant(curator, problem, targets)
             return
-        affine, stretch = self._mapped(curator, problem)
+        affine, stretch = self._map_columns(curator, problem)
         if self.screens:
-            affine, w, leg = screened(curator, problem, affine, targets, self._first_count)
+            affine, w, leg = screen(curator, problem, affine, targets, self._first_count)
             legs = [leg]
             yield w
         else:
@@ -524,23 +524,23 @@ class Auto:
             for w in legs[0].descent.path(start, self.steps):
                 yield w
         for name, stage in self.stages.items():
-            view, start, legs = self._narrowed(curator, problem, view, w, legs, name)
+            view, start, legs = self._narrow(curator, problem, view, w, legs, name)
             descent = self._descent(curator, problem, name, view, start)
             legs.append(Leg.of(descent, view.affine, view.mask, 0))
             for w in descent.path(start, stage.steps):
                 yield w
         query = curator.plan.releases[next(reversed(self.stages), "gradient")].query
         model = Descended(w, view.affine, targets, tuple(legs), query)
-        yield self._finished(curator, problem, model, view.moments)
+        yield self._finish(curator, problem, model, view.moments)
 
-    def _finished(
+    def _finish(
         self, curator: Curator, problem: Problem, model: Descended, moments: Moments | None
     ) -> NoisyCoefficients:
         """Return the model at its length and corrected, on the original columns."""
         affine = model.affine
         left = replace(problem, features=affine.scale.size)
-        found = lengthened(curator, left, model)
-        last = corrected(curator, left, model, found, moments)
+        found = lengthen(curator, left, model)
+        last = correct(curator, left, model, found, moments)
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
         shape = *problem.shape[:-1], left.features
@@ -570,7 +570,7 @@ class Auto:
         w[..., -1] = margin / problem.intercept
         return NoisyCoefficients(w, np.zeros((*problem.shape[:-1], problem.features)))
 
-    def _narrowed(
+    def _narrow(
         self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, legs: list[Leg], name: str
     ) -> tuple[MappedProblem, Floats, list[Leg]]:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
@@ -580,7 +580,7 @@ class Auto:
             felt = felt * np.sqrt((p := softmax(view.affine.intercept * w[:, -1:], axis=0)) * (1.0 - p))
         mask = top_mask(felt, min(self.stages[name].count, free), problem.n_intercepts)
         kept: Bools = np.any(np.atleast_2d(mask), axis=0)
-        affine = view.affine.restricted(kept[: view.affine.scale.size])
+        affine = view.affine.restrict(kept[: view.affine.scale.size])
         spread = self._row_noise(curator, problem, name)
         size, _ = row_size(curator, f"{name}-sizes", affine, problem.data_norm, spread)
         w, mask = np.where(mask, w, 0.0)[..., kept], mask[..., kept]
@@ -588,9 +588,9 @@ class Auto:
         opened = None if mask.all() else mask
         moments = None
         if view.moments is not None and problem.outputs == 1:  # classes keep different columns
-            moments = view.moments.narrowed(kept).resized(1.0 / size, affine.scale.size)
-        narrow = MappedProblem(affine.resized(1.0 / size), opened, view.target_unit, moments)
-        return narrow, w, [leg.narrowed(kept) for leg in legs]
+            moments = view.moments.narrow(kept).resize(1.0 / size, affine.scale.size)
+        narrow = MappedProblem(affine.resize(1.0 / size), opened, view.target_unit, moments)
+        return narrow, w, [leg.narrow(kept) for leg in legs]
 
     def _descent(
         self, curator: Curator, problem: Problem, name: str, view: MappedProblem, start: Floats
@@ -614,7 +614,7 @@ class Auto:
         def gradient(w: Floats) -> Floats:
             return curator.release(name, (w, *view.params)) / n
 
-        full = gradient if mask is None else masked(gradient, mask)
+        full = gradient if mask is None else spread_over_mask(gradient, mask)
         return NoisyDescent(full, step, noise, penalty_through(view, problem), metric)
 
     def _margin_noise(self, name: str, problem: Problem) -> float:
@@ -652,14 +652,14 @@ class Auto:
     def _first_count(self) -> int:
         return next(iter(self.stages.values())).count
 
-    def _mapped(self, curator: Curator, problem: Problem) -> tuple[Affine, float]:
+    def _map_columns(self, curator: Curator, problem: Problem) -> tuple[Affine, float]:
         """Return the map, and how many times larger the squares of whole rows are than of mapped ones."""
         if self.screens:
             return listed_map(curator, problem, self._first_count), 1.0
         affine = column_map(curator, problem)
         spread = self._row_noise(curator, problem, "gradient")
         size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread)
-        return affine.resized(1.0 / size), stretch
+        return affine.resize(1.0 / size), stretch
 
 
 def _noise(problem: Problem, query: Any, relative: float) -> Any:
@@ -705,7 +705,7 @@ def penalty_through(view: MappedProblem, problem: Problem) -> Callable[[Floats],
 
     def gradient(w: Floats) -> Floats:
         coefficients = affine.coefficients(w, problem.intercept) * _margin_unit(problem, unit)
-        out = affine.pulled_back(problem.penalty_gradient(coefficients), problem.intercept) / unit
+        out = affine.pull_back(problem.penalty_gradient(coefficients), problem.intercept) / unit
         return out if mask is None else np.where(mask, out, 0.0)
 
     return gradient

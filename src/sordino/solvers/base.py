@@ -267,7 +267,7 @@ class Declared(Protocol):
     capabilities: ClassVar[Capabilities]
 
     @classmethod
-    def configured(cls, problem: Any, options: Options) -> Any:
+    def configure(cls, problem: Any, options: Options) -> Any:
         """Fill what the user left open, from public facts."""
 
 
@@ -284,7 +284,7 @@ class Entry:
     def of(cls, solver: type[Declared], paper: str = "", **usual: Any) -> Self:
         """Return the row of a solver class, or of a variant of it with other defaults."""
         able = replace(solver.capabilities, paper=paper or solver.capabilities.paper)
-        return cls(solver.configured, able, usual)
+        return cls(solver.configure, able, usual)
 
     def solver(self, setting: Any, options: Options) -> Any:
         """Return the solver for a setting; options that nobody set are those of the variant."""

@@ -42,7 +42,7 @@ from sordino.problems.queries import (
 )
 from sordino.solvers.base import CURVED, FLAGS, Capabilities, Option, Options, distinguishable
 from sordino.solvers.base import STEPS as STEP_OPTIONS
-from sordino.solvers.steps import added_at, bearable, hard_threshold, starting_point, target_unit, vector_sum
+from sordino.solvers.steps import add_at, bearable, hard_threshold, starting_point, target_unit, vector_sum
 from sordino.solvers.transfer import default_strength
 from sordino.values import check_range, check_whole
 
@@ -91,7 +91,7 @@ class Coordinate:
     block: int = 1
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Coordinate:
+    def configure(cls, problem: Problem, options: Options) -> Coordinate:
         own, free = options.read(cls.capabilities), problem.features * problem.outputs
         block = check_whole("block", own["block"], min(free, options.n_nonzero_coefs or free))
         start = (options.n_nonzero_coefs, options.steps(STEPS), options.step_size)
@@ -120,7 +120,7 @@ class Coordinate:
             support = np.union1d(support, chosen)
             at = np.concatenate([chosen, always])
             slope = curator.release("derivative", (w, at)) + _ridge_pull(problem, w, at)
-            w = added_at(w, at, -np.repeat(step, (chosen.size, always.size)) * slope)
+            w = add_at(w, at, -np.repeat(step, (chosen.size, always.size)) * slope)
             yield w
 
     def step_for(self, curator: Curator, problem: Problem) -> tuple[float, float]:
@@ -189,7 +189,7 @@ class FrankWolfe:
     selection: str = "gumbel"
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> FrankWolfe:
+    def configure(cls, problem: Problem, options: Options) -> FrankWolfe:
         size = NUMBERS * target_unit(problem) if problem.loss.targets == "numbers" else RADIUS
         own = options.read(cls.capabilities, radius=size / problem.data_norm)
         usual = min(options.n_nonzero_coefs or STEPS, STEPS, math.prod(problem.shape))
@@ -257,7 +257,7 @@ class Peeled:
     often: float | None = None
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Peeled:
+    def configure(cls, problem: Problem, options: Options) -> Peeled:
         own, free = options.read(cls.capabilities), problem.features * problem.outputs
         steps = options.steps(PEELED_STEPS)
         if own["split"] and steps > problem.population:
@@ -415,7 +415,7 @@ class TwoStage:
     stage2: str = "output"
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> TwoStage:
+    def configure(cls, problem: Problem, options: Options) -> TwoStage:
         own = options.read(cls.capabilities)
         n, free = problem.population, problem.features * problem.outputs
         many = max(1, min(BLOCKS * math.isqrt(n), n // 4))

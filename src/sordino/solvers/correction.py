@@ -29,7 +29,7 @@ from sordino.solvers.descent import (
     SLOPE,
     Moments,
     TargetUnit,
-    believed,
+    believe,
     chosen_width,
     noise_std,
     one_sided,
@@ -96,7 +96,7 @@ def is_few(problem: Problem) -> bool:
     return problem.loss.targets == "numbers" and bool(problem.intercept) and few
 
 
-def scored(problem: Problem, coefficients: int) -> bool:
+def asks_gradient(problem: Problem, coefficients: int) -> bool:
     """Return whether the whole gradient is asked: where noise would leave something of it."""
     more = _COUNTS_ROOM if problem.loss.targets == "counts" else 1.0
     return problem.population * problem.epsilon >= more * ROOM * (coefficients + 1)
@@ -121,11 +121,11 @@ def correction_queries(
     query = AffineGradient(problem.loss, 1.0)
     if is_few(problem):
         return {"offset": (query, 1, 1.0)}
-    if metric and scored(problem, coefficients):
+    if metric and asks_gradient(problem, coefficients):
         asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
         asked["long"] = (GramShells(), 1, LONG)
         asked["whole"] = (GradientShells(problem.loss), SCORE_ASKS, SCORE)
-    if problem.loss.targets == "counts" and coefficients <= COLUMNS and scored(problem, coefficients):
+    if problem.loss.targets == "counts" and coefficients <= COLUMNS and asks_gradient(problem, coefficients):
         plain = math.isinf(problem.epsilon)
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
         asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, COUNTS_SCORE)
@@ -184,7 +184,7 @@ class Whole:
     def affine(self, smaller: float, constant: float) -> Affine:
         """Return the map with the rows so much smaller, and this constant entry."""
         has = bool(self.own.intercept)
-        return replace(self.own.resized(smaller), intercept=constant if has else 0.0)
+        return replace(self.own.resize(smaller), intercept=constant if has else 0.0)
 
     def point(self, w: Floats, affine: Affine, smaller: float, unit: float) -> Floats:
         """Return weights of the model's own map as weights of this one, in this unit of the targets."""
@@ -237,12 +237,12 @@ class Whole:
         """
         if last is not None and self.curator.used["bent"] >= self.curator.plan.releases["bent"].times:
             return last
-        bulk, unsure = self._bent(w, math.hypot(1.0, CONSTANT))
-        far = _beyond(bulk, *self._bent(w, self.longest)) if last is None else last.far
+        bulk, unsure = self._bend(w, math.hypot(1.0, CONSTANT))
+        far = _beyond(bulk, *self._bend(w, self.longest)) if last is None else last.far
         matrix = bulk + far + penalty_bend(self.problem, self.own) / self.targets.size
         return Bowl(matrix, unsure, self.own.scale.size, far, grows=True)
 
-    def _bent(self, w: Floats, longest: float) -> tuple[Floats, float]:
+    def _bend(self, w: Floats, longest: float) -> tuple[Floats, float]:
         """Return the curvature of a loss of counts, of rows clipped at this length, and its noise."""
         affine, d = self.affine(1.0 / longest, CONSTANT / longest), self.own.scale.size
         own, spread = longest**2 / self.problem.population, noise_std(self.curator, "bent")
@@ -270,7 +270,7 @@ class Whole:
         """Return the gradient of the penalties in the model's own weights: free, they are released."""
         unit = self.targets.size if self.problem.loss.targets == "numbers" else 1.0
         coefficients = self.own.coefficients(w, self.problem.intercept) * unit
-        found = self.own.pulled_back(self.problem.penalty_gradient(coefficients), self.problem.intercept)
+        found = self.own.pull_back(self.problem.penalty_gradient(coefficients), self.problem.intercept)
         return found / self.targets.size
 
     def spread(self, name: str) -> float:
@@ -389,7 +389,7 @@ class Slopes:
         return replace(self.bowl, matrix=self.bowl.matrix + np.diag(more))
 
 
-def corrected(
+def correct(
     curator: Curator, problem: Problem, model: Descended, found: Lengthened, moments: Moments | None
 ) -> Corrected:
     """Return the model after Newton steps on the whole gradient and a step by the mean residual.
@@ -408,14 +408,14 @@ def corrected(
     )
     if "bent" in curator.plan.releases:
         width = max(whole.width(found.w, whole.spread("whole"), _COUNTS_BIAS, _FARTHER), least)
-        out = _noise_after(out, _stepped(whole, found.w, width, asks))
+        out = _noise_after(out, _step(whole, found.w, width, asks))
     elif asks and moments is not None:
         bowl = whole.bowl(moments)
         slopes = Slopes.of(whole, bowl, whole.possible(found.w, bowl), least)
         step = newton_steps(slopes, slopes.bowl_at, slopes.start[: bowl.features], asks, whole.longest)
         out = _noise_after(out, replace(step, w=slopes.full(step.w)))
     if "offset" in curator.plan.releases:
-        moved = _moved if problem.loss.targets == "numbers" else _multiplied
+        moved = _move if problem.loss.targets == "numbers" else _multiply
         w, shifted = moved(whole, out.w)
         if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
             far = abs(model.affine.intercept * w[-1] - model.offset) * model.targets.size
@@ -444,7 +444,7 @@ def skewed_unit(
     return replace(targets, size=max(targets.size, width * whole.widest * whole.longest / clip))
 
 
-def located(curator: Curator, problem: Problem) -> TargetUnit:
+def locate(curator: Curator, problem: Problem) -> TargetUnit:
     """Return where targets lie and how far they spread: around the mean, where counts show no centre.
 
     **Privacy.** Post-processing of released counts and of a mean at the declared bound.
@@ -517,7 +517,7 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
     return error * (narrow / sure + wide / unsure), error
 
 
-def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
+def _move(whole: Whole, w: Floats) -> tuple[Floats, float]:
     """Return the weights with the offset moved by the mean residual, and how far, in spreads of targets.
 
     The second number is beyond what noise alone could cause.
@@ -526,12 +526,12 @@ def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     spread = whole.targets.spread / whole.targets.size
-    shift = believed(mean, error, max((_SKEW * spread) ** 2, mean**2 - 9.0 * error))
+    shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - 9.0 * error))
     out[-1] -= shift / whole.own.intercept
     return out, (abs(shift) - 3.0 * math.sqrt(error)) / spread
 
 
-def _multiplied(whole: Whole, w: Floats) -> tuple[Floats, float]:
+def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float]:
     """Return the weights of a model of counts with all predictions multiplied, so that their mean is right.
 
     The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
@@ -543,12 +543,12 @@ def _multiplied(whole: Whole, w: Floats) -> tuple[Floats, float]:
     if mean > 0:
         noise = math.sqrt(error)
         moved = math.log(mean / max(mean + off, noise, NOTHING))
-        out[-1] += believed(moved, error / mean**2, SLOPE**2) / whole.own.intercept
+        out[-1] += believe(moved, error / mean**2, SLOPE**2) / whole.own.intercept
         sure = abs(moved) - 3.0 * noise / mean
     return out, sure
 
 
-def _stepped(whole: Whole, start: Floats, width: float, asks: int) -> Believed:
+def _step(whole: Whole, start: Floats, width: float, asks: int) -> Believed:
     """Return the weights of a model of counts after Newton steps on the whole gradient, offset and all."""
     units, seen = np.ones(whole.own.scale.size), list[Floats]()
     if whole.own.intercept:

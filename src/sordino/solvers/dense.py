@@ -36,7 +36,7 @@ from sordino.solvers.steps import (
     dense,
     in_units,
 )
-from sordino.solvers.updates import recursive_direction, smoothed
+from sordino.solvers.updates import recursive_direction, smooth_vector
 from sordino.values import check_range, check_whole
 
 # --------------------------------------------------------------------- DP-SGD and DP-LSSGD for dense models
@@ -83,7 +83,7 @@ class Sgd(GradientPlan):
     output: str = "last"
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Self:
+    def configure(cls, problem: Problem, options: Options) -> Self:
         own = options.read(cls.capabilities)
         return cls._assemble(problem, options, own, options.passes(own["epochs"], problem))
 
@@ -97,11 +97,11 @@ class Sgd(GradientPlan):
         w = previous = mean = np.zeros(problem.shape)
         pace = self._pace(curator, problem) if self.step is None else None
         for t in range(1, self.steps + 1):
-            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            asked, start = self.momentum.ask_point(w, previous), self.momentum.step_point(w, previous)
             g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
             h = self._step(t, pace.first if pace else self.step)
             h = pace.after(dense(asked), g) if pace and isinstance(self.sampling, Full) else h
-            w, previous = start - h * smoothed(g, self.smoothing, problem.n_intercepts), w
+            w, previous = start - h * smooth_vector(g, self.smoothing, problem.n_intercepts), w
             mean = mean + (w - mean) / t
             yield w if self.output == "last" else mean
 
@@ -137,7 +137,7 @@ class Gd(Sgd):
     )
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Self:
+    def configure(cls, problem: Problem, options: Options) -> Self:
         paced = options.step_size is None and "schedule" not in options.extra
         own = options.read(cls.capabilities, momentum="nesterov" if paced else "none")
         whole = replace(options, batch_size=problem.population)
@@ -166,7 +166,7 @@ class RrpSgd(Sgd):
     )
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Self:
+    def configure(cls, problem: Problem, options: Options) -> Self:
         own = options.read(cls.capabilities)
         most = options.passes(own["epochs"], problem)
         public = public_generator(options.random_state)
@@ -215,7 +215,7 @@ class Adam(GradientPlan):
     subtract_noise: bool = False
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Adam:
+    def configure(cls, problem: Problem, options: Options) -> Adam:
         own = options.read(cls.capabilities)
         return cls(
             options.passes(own.pop("epochs"), problem),
@@ -230,7 +230,7 @@ class Adam(GradientPlan):
         slots, known = rule.start(w), self._noise_variance(curator, problem)
         for _ in range(self.steps):
             g = curator.release("gradient", w) + problem.penalty_gradient(w)
-            direction, slots = rule.step(smoothed(g, self.smoothing, problem.n_intercepts), slots, known)
+            direction, slots = rule.step(smooth_vector(g, self.smoothing, problem.n_intercepts), slots, known)
             w = w - self.step * direction
             yield w
 
@@ -242,7 +242,7 @@ class Adam(GradientPlan):
         # the entries of A^{-1} N(0, I) have the variance sum_j (A^{-1})_0j^2
         row = np.zeros(problem.columns)
         row[0] = 1.0
-        smooth = float(np.square(smoothed(row, self.smoothing, problem.n_intercepts)).sum())
+        smooth = float(np.square(smooth_vector(row, self.smoothing, problem.n_intercepts)).sum())
         shares = np.full(problem.columns, smooth)
         shares[problem.features :] = 1.0
         return np.broadcast_to(std**2 * shares, problem.shape)
@@ -299,7 +299,7 @@ class Agd:
     smoothing: float = 0.0
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Agd:
+    def configure(cls, problem: Problem, options: Options) -> Agd:
         told = int(min(problem.population * problem.epsilon / RECORDS, GRADIENTS))
         portions = options.steps(max(told, FEWEST))
         own = options.read(cls.capabilities)
@@ -347,7 +347,9 @@ class Agd:
             for _ in range(missing):
                 total, asked = total + curator.release("gradient", w), asked + 1
             left -= missing
-            d = smoothed(total / asked + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
+            d = smooth_vector(
+                total / asked + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts
+            )
             best = int(curator.release("search", (w, d))[0])
             if best == 0:
                 level = math.ceil(level) * (1 + self.growth)
@@ -431,7 +433,7 @@ class Srm:
     average: bool = False
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Srm:
+    def configure(cls, problem: Problem, options: Options) -> Srm:
         own = options.read(cls.capabilities)
         clip, wanted = options.clip(problem), own["difference_clip"]
         steps = options.passes(own["epochs"], problem, SHARE)
@@ -470,7 +472,7 @@ class Srm:
         for t in range(self.steps):
             if t > 0:
                 v = recursive_direction(v, curator.release("recursion", (w, previous)), self.gamma)
-            d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
+            d = smooth_vector(v + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
             w, previous = w - self._cut(step, d, problem) * d, w
             late = t - int(LATE * self.steps)
             mean = w if late <= 0 else mean + (w - mean) / (late + 1)

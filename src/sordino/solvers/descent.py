@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel import Curator
-from sordino.kernel.arrays import Bools, Floats, Ints, compiled
+from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
 from sordino.problems.affine import Affine
 from sordino.problems.losses import has_length
 from sordino.problems.problem import Problem
-from sordino.problems.queries import CELLS, narrowed
+from sordino.problems.queries import CELLS, narrow
 
 # ----------------------------------------------------------------------------------------------------------
 # What released numbers are evidence of: widths of clips, numbers seen with noise, curvature along a step.
@@ -57,16 +57,16 @@ def one_sided(shares: Floats, sizes: Floats) -> Floats:
     return np.stack([rising, np.zeros_like(rising)])
 
 
-def believed(seen: float, variance: float, usual: float) -> float:
+def believe(seen: float, variance: float, usual: float) -> float:
     """Return what is believed of a number seen with noise: that it is 0, or not, of even odds.
 
     One that is not 0 has the variance ``usual``, or down to ``_UNUSUAL`` of it: all sizes are as likely.
     """
     sizes = np.append(0.0, np.geomspace(_UNUSUAL * usual, usual, 9))[:, None]
-    return seen * float(_kept(np.array([seen]), variance, sizes)[0])
+    return seen * float(_shrinkage(np.array([seen]), variance, sizes)[0])
 
 
-def _kept(seen: Floats, variance: Floats | float, signals: Floats) -> Floats:
+def _shrinkage(seen: Floats, variance: Floats | float, signals: Floats) -> Floats:
     """Return the share of each number seen with noise that is kept, by the laws that may have made them all.
 
     A row of ``signals`` are the variances of one law; the first law, that they are noise, has even odds.
@@ -88,10 +88,10 @@ def along_axes(
     """
     along = max(float(w @ (bends * w)), NOTHING)
     error, whole = math.sqrt(float(np.square(noise * w).sum())) / along, float(w @ seen) / along
-    slope = believed(whole, error**2, SLOPE**2)
+    slope = believe(whole, error**2, SLOPE**2)
     left = seen - slope * bends * w
     variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
-    kept = _kept(left, noise**2, bends * variances)
+    kept = _shrinkage(left, noise**2, bends * variances)
     share = slope / whole if whole else 0.0
     return slope * w + kept * left / bends, kept, kept * noise / bends, (share, error)
 
@@ -145,9 +145,7 @@ def target_center(curator: Curator, problem: Problem) -> tuple[float, float] | N
     for _ in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
         # Later on neighbours would lead from the middle of skewed targets to their peak.
         together = NEIGHBOURS if math.isinf(width) else NEIGHBOURS[:1]
-        found = narrowed(
-            curator.release("center", interval), noise_std(curator, "center"), interval, together
-        )
+        found = narrow(curator.release("center", interval), noise_std(curator, "center"), interval, together)
         if found is not None:
             interval, width = found, (interval[1] - interval[0]) / CELLS
     return None if math.isinf(width) else (0.5 * (interval[0] + interval[1]), width)
@@ -341,11 +339,11 @@ class Moments:
         """How far the margin moves with each weight: what no row has grows with noise, and says nothing."""
         return np.sqrt(np.maximum(np.diag(self.matrix), 0.0))
 
-    def narrowed(self, kept: Bools) -> Moments:
+    def narrow(self, kept: Bools) -> Moments:
         """Return the moments of some coordinates."""
         return replace(self, matrix=self.matrix[np.ix_(kept, kept)])
 
-    def resized(self, factor: float, features: int) -> Moments:
+    def resize(self, factor: float, features: int) -> Moments:
         """Return the moments of rows times ``factor``, the constant left as it is."""
         factors = np.where(np.arange(len(self.matrix)) < features, factor, 1.0)
         matrix = self.matrix * np.outer(factors, factors)
@@ -498,7 +496,7 @@ class NoisyDescent:
             safe = FIRST_STEP * 2.0 ** min(t, 1000) if self.metric is None else self.metric.longest
             h = min(self.step, safe, 1.0 / curvature if curvature > 0 else math.inf)
             self.taken.append(h)
-            w, velocity = _moved(w, velocity, g if self.metric is None else self.metric(g), self.momentum, h)
+            w, velocity = _move(w, velocity, g if self.metric is None else self.metric(g), self.momentum, h)
             yield w
 
     def _curvature(self, later: tuple[Floats, Floats], earlier: tuple[Floats, Floats], step: float) -> float:
@@ -519,7 +517,7 @@ class NoisyDescent:
         pace = np.ones(shape) if self.metric is None else np.broadcast_to(self.metric.pace, shape)
         bends = np.ascontiguousarray(pace * curvature).reshape(-1)
         stds = np.ascontiguousarray(pace * self.noise.std).reshape(-1)
-        law = _followed(
+        law = _follow_variance(
             np.square(before).reshape(-1), bends, np.square(stds), np.array(self.taken), self.momentum
         )
         return np.sqrt(np.maximum(law[0 if self.metric is None else 1], 0.0)).reshape(shape)
@@ -532,20 +530,20 @@ class NoisyDescent:
         return total if self.metric is None else 0.75 * total * self.metric.own
 
 
-@compiled()
+@compile_with_cache()
 def _ahead(w: Floats, velocity: Floats, momentum: float) -> Floats:
     """Return the point that the velocity leads to."""
     return w + momentum * velocity
 
 
-@compiled()
-def _moved(w: Floats, velocity: Floats, g: Floats, momentum: float, step: float) -> tuple[Floats, Floats]:
+@compile_with_cache()
+def _move(w: Floats, velocity: Floats, g: Floats, momentum: float, step: float) -> tuple[Floats, Floats]:
     """Return the next point and the next velocity."""
     faster = momentum * velocity - step * g
     return w + faster, faster
 
 
-@compiled(fastmath={"reassoc", "contract", "nsz"})
+@compile_with_cache(fastmath={"reassoc", "contract", "nsz"})
 def _changes(w: Floats, g: Floats, w_before: Floats, g_before: Floats) -> tuple[float, float]:
     """Return the squared length of a move, and its product with that of the gradients."""
     a, b, c, d = w.ravel(), g.ravel(), w_before.ravel(), g_before.ravel()
@@ -557,8 +555,8 @@ def _changes(w: Floats, g: Floats, w_before: Floats, g_before: Floats) -> tuple[
     return length, along
 
 
-@compiled()
-def _followed(
+@compile_with_cache()
+def _follow_variance(
     before: Floats, bends: Floats, entering: Floats, taken: Floats, momentum: float
 ) -> tuple[Floats, Floats]:
     """Return the variances of each coordinate of the last point, and of the mean of the last half of them.
@@ -602,7 +600,7 @@ def noise_limited_step(budget: float, steps: int, noise: Noise, momentum: float,
     return min(limit, budget * (1 - momentum) / (math.sqrt(steps) * noise.std))
 
 
-def masked(gradient: Callable[[Any], Floats], mask: Bools) -> Callable[[Floats], Floats]:
+def spread_over_mask(gradient: Callable[[Any], Floats], mask: Bools) -> Callable[[Floats], Floats]:
     """Spread a gradient that was released on a mask over the full shape."""
 
     def full(w: Floats) -> Floats:
@@ -639,7 +637,7 @@ class Leg:
         rest = 0.0 if affine.rest is None else (features - affine.scale.size) * affine.rest**-0.5
         return cls(descent, affine.scale, mask, float(_shares(affine.scale).sum()) + rest)
 
-    def narrowed(self, kept: Bools) -> Leg:
+    def narrow(self, kept: Bools) -> Leg:
         """Return what is known of some of the columns, the intercept among them."""
         mask = None if self.mask is None else self.mask[..., kept]
         columns = kept[: self.scale.size]
@@ -650,7 +648,7 @@ class Leg:
         """Return which coefficients, intercepts left out, were open."""
         return np.ones(shape, dtype=bool) if self.mask is None else self.mask[..., : shape[-1]]
 
-    def resized(self, later: Leg) -> float:
+    def resize(self, later: Leg) -> float:
         """Return by how much weights grew when the columns of a later leg were scaled anew."""
         kept = later.scale > 0
         return float(self.scale[kept][0] / later.scale[kept][0])
@@ -660,11 +658,11 @@ def _shares(scale: Floats) -> Floats:
     return np.where(scale > 0, np.maximum(scale, 1e-300) ** -0.5, 0.0)
 
 
-def travelled(legs: Sequence[Leg]) -> float:
+def travel_length(legs: Sequence[Leg]) -> float:
     """Return how far a constant gradient would have been followed, in units of the last leg."""
     total = legs[0].descent.travel
     for before, leg in pairwise(legs):
-        total = total * before.resized(leg) ** 2 + leg.descent.travel
+        total = total * before.resize(leg) ** 2 + leg.descent.travel
     return total
 
 
@@ -679,7 +677,7 @@ def coefficient_noise(
     """
     noise = np.zeros(shape)
     for i, leg in enumerate(legs):
-        before = noise * legs[i - 1].resized(leg) if i else noise
+        before = noise * legs[i - 1].resize(leg) if i else noise
         noise = np.where(leg.open(shape), _spread(leg, bend, before, after), 0.0)
     metric = legs[-1].descent.metric
     return noise * legs[-1].scale * (1.0 if metric is None else metric.rates)

@@ -25,7 +25,7 @@ from sordino.solvers.descent import (
     chosen_width,
     noise_std,
     one_sided,
-    travelled,
+    travel_length,
 )
 
 # ----------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Lengthened:
     bend: float
 
 
-def lengthened(curator: Curator, problem: Problem, model: Descended) -> Lengthened:
+def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened:
     """Return the model at the released slope and offset.
 
     Before anything is released, slope and offset are expected to be those of the best linear shrinkage: a
@@ -289,7 +289,7 @@ def lengthened(curator: Curator, problem: Problem, model: Descended) -> Lengthen
     prior = np.diag(1.0 / model.spread(few)[: expected.size])
     if asked.two and asked.odds:  # longer log odds are so everywhere
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * offset
-    found = recalibrated(asked, expected, prior, length_steps(problem), asked.odds)
+    found = recalibrate(asked, expected, prior, length_steps(problem), asked.odds)
     w = model.w * found.point[0]
     if model.affine.intercept:
         moved = found.point[1] if asked.two else asked.rest + found.point[0] * (offset - asked.rest)
@@ -359,7 +359,7 @@ class MarginQuestion:
         plain, slope = self.model.affine.coefficients(w, self.problem.intercept), float(point[0]) / size
         left = point[1] - slope * away if self.two else self.rest
         released = self.curator.release("length", (plain, left, slope, self.model.targets.size, own))
-        gradient, curvature = self.query.unpacked(released / self.problem.population, narrow)
+        gradient, curvature = self.query.unpack(released / self.problem.population, narrow)
         if self.odds:  # longer margins cost more of the penalties, too
             slopes = plain[..., : self.model.affine.scale.size]
             gradient[0] += float(np.sum(plain * self.problem.penalty_gradient(slope * plain)))
@@ -377,7 +377,7 @@ class MarginQuestion:
         """Return derivatives in slope and offset, ``back`` from those that were seen, with their errors."""
         gradient, curvature = seen
         spread = noise_std(self.curator, "length") / self.problem.population
-        noise, unsure = self.query.unpacked(np.full(self.query.size, spread), own.narrow)
+        noise, unsure = self.query.unpack(np.full(self.query.size, spread), own.narrow)
         curvature = curvature + np.diag(np.maximum(np.diag(unsure - curvature), 0.0))
         errors = np.maximum(np.hypot(noise, _OWN_ERROR * own.travel), 1e-9)  # a prior is nothing beside data
         sure = np.linalg.inv(back) / errors[:, None]
@@ -415,7 +415,7 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
     """
     free = mean_bend(problem) * min(problem.outputs, 2) / model.coordinates
     chosen = _CHOSEN if len(model.legs) > 1 else 1.0
-    travel = chosen / (problem.population * (1.0 / travelled(model.legs) + free))
+    travel = chosen / (problem.population * (1.0 / travel_length(model.legs) + free))
     if math.isinf(problem.epsilon):  # the plain model is the one that fits its own records
         travel = 0.0
     gradient = model.gradient
@@ -448,7 +448,7 @@ class Recalibrated:
     noise: float
 
 
-def recalibrated(
+def recalibrate(
     ask: Callable[[Floats, float, int], Answer], expected: Floats, prior: Floats, asks: int, odds: bool
 ) -> Recalibrated:
     r"""Return the slope (and offset) after Newton steps from what is ``expected``.

@@ -74,7 +74,7 @@ class Bowl:
         sizes, axes = self.eigen(matrix)
         return np.maximum(sizes, max(self.unsure, 1e-12 * float(sizes.max()), NOTHING)), axes
 
-    def believed(self, start: Floats, gradient: Floats, noise: Floats) -> Believed:
+    def believe(self, start: Floats, gradient: Floats, noise: Floats) -> Believed:
         """Return the minimum by a gradient at the start, as far as it is no noise; the offset stays."""
         d, cross = self.features, self.cross
         bends, axes = self._axes(
@@ -93,7 +93,7 @@ class Bowl:
         high = np.square(axes.T @ gradient), np.square(noise_along(axes, noise))
         return float((high[0] / bends).sum()), float((high[1] / bends).sum())
 
-    def stiffened(self, pull: Floats, moved: Floats, noise: Floats | float) -> Bowl:
+    def stiffen(self, pull: Floats, moved: Floats, noise: Floats | float) -> Bowl:
         """Return the bowl, more bent along axes where two gradients, a move apart, differ by more.
 
         A column that few, long rows have is bent far more than released moments may show, and a step that
@@ -106,7 +106,7 @@ class Bowl:
         more = np.maximum(np.minimum(seen, 1e6 * bends) - bends, 0.0)
         return replace(self, matrix=self.matrix + (axes * more) @ axes.T) if more.any() else self
 
-    def shortened(self, moved: Floats, gradient: Floats, longest: float) -> Floats:
+    def shorten(self, moved: Floats, gradient: Floats, longest: float) -> Floats:
         """Return a move of the slopes with that of the offset, no longer than the curvature holds for.
 
         A column that few rows have moves only their margins, by its whole entry: it is shortened by itself.
@@ -154,10 +154,10 @@ def newton_steps(
         bowl = bowl_at(w, bowl)
         for k in range(max(ask, 1) if bowl.grows else 1, ask + 1):  # a curvature that grows holds here
             pull, moved = gradients[k] - gradients[k - 1], points[k] - points[k - 1]
-            bowl = bowl.stiffened(pull, moved, math.sqrt(2.0) * noise)
+            bowl = bowl.stiffen(pull, moved, math.sqrt(2.0) * noise)
         seen, variance = _moved_on(points, gradients, bowl, noise)
-        found = bowl.believed(start, seen - bowl.matrix @ (w - start), np.sqrt(variance))
-        w = w + bowl.shortened(found.w - w, seen, longest)
+        found = bowl.believe(start, seen - bowl.matrix @ (w - start), np.sqrt(variance))
+        w = w + bowl.shorten(found.w - w, seen, longest)
     heights = [bowl.height(gradient, noise) for gradient in gradients]
     best = int(np.argmin([high for high, _ in heights]))
     if heights[best][0] + _SURE * heights[-1][1] < 0.5 * heights[-1][0]:  # the last steps went astray

@@ -94,7 +94,7 @@ class Ight(GradientPlan):
     paced: bool = False
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Self:
+    def configure(cls, problem: Problem, options: Options) -> Self:
         paced = options.step_size is None
         usual = {"momentum": "nesterov", "threshold_after": LATE} if paced else {}
         own = options.read(cls.capabilities, **usual)
@@ -124,7 +124,7 @@ class Ight(GradientPlan):
             looks = {int(share * self.steps) for share in LOOKS}
         t, step = 2 * bool(looks), pace.first if self.step is None else self.step
         while t < self.steps:
-            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            asked, start = self.momentum.ask_point(w, previous), self.momentum.step_point(w, previous)
             g, t = curator.release("gradient", asked), t + 1
             if isinstance(pace, SharedPace) and t in looks:
                 there, t = curator.release("gradient", SharedPace.beside(dense(asked), problem)), t + 1
@@ -173,7 +173,7 @@ class SgdHt(Ight):
     )
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Self:
+    def configure(cls, problem: Problem, options: Options) -> Self:
         paced = options.step_size is None and options.batch_size is None
         share, usual = (PACED_SHARE, {"momentum": "nesterov", "epochs": PACED_EPOCHS}) if paced else (200, {})
         own = options.read(cls.capabilities, **usual)
@@ -247,7 +247,7 @@ class ScsgHt:
     drawn: bool = False  # option I: the lengths were drawn
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> ScsgHt:
+    def configure(cls, problem: Problem, options: Options) -> ScsgHt:
         small, n = options.batch(problem, SHARE), problem.population
         wanted = options.extra.get("snapshot_batch")
         big = max(small, n // 5) if wanted is None else check_whole("snapshot_batch", wanted, n)
@@ -298,10 +298,10 @@ class ScsgHt:
         for length in self.lengths:
             if length == 0:  # nothing would use the snapshot, so it is not paid for
                 continue
-            anchor = asked = momentum.asked_at(w, previous)
+            anchor = asked = momentum.ask_point(w, previous)
             m = self._snapshot(curator.release("snapshot", anchor), problem)
             for t in range(length):
-                asked = momentum.asked_at(w, previous)
+                asked = momentum.ask_point(w, previous)
                 v = m if t == 0 else vector_sum(curator.release("correction", (asked, anchor)), m)
                 v = vector_sum(v, ridge_pull(problem, asked)) if problem.ridge else v
                 h = self._step(pace, asked, v)
@@ -403,5 +403,5 @@ class SvrgHt(ScsgHt):
     )
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> SvrgHt:
+    def configure(cls, problem: Problem, options: Options) -> SvrgHt:
         return cls._assemble(problem, options, SVRG_SHARE, problem.population)

@@ -87,7 +87,7 @@ def vector_sum(left: Any, right: Any) -> AnyVector:
     return dense(left) + dense(right)
 
 
-def added_at(w: Point, at: Ints, change: Floats) -> Point:
+def add_at(w: Point, at: Ints, change: Floats) -> Point:
     """Return ``w`` with ``change`` added at flat coordinates."""
     if isinstance(w, SparseVector):
         return vector_sum(w, SparseVector(at, change, w.size))
@@ -147,15 +147,15 @@ class Momentum:
         """The weight of the last move: 0 without momentum."""
         return 0.0 if self.kind == "none" else self.beta
 
-    def asked_at(self, w: Point, previous: Point) -> Point:
+    def ask_point(self, w: Point, previous: Point) -> Point:
         """Return where the gradient is asked."""
-        return self._carried(w, previous) if self.kind == "nesterov" else w
+        return self._carry(w, previous) if self.kind == "nesterov" else w
 
-    def moved_from(self, w: Point, previous: Point) -> Point:
+    def step_point(self, w: Point, previous: Point) -> Point:
         """Return the point that the gradient step starts from."""
-        return w if self.kind == "none" else self._carried(w, previous)
+        return w if self.kind == "none" else self._carry(w, previous)
 
-    def _carried(self, w: Point, previous: Point) -> Point:
+    def _carry(self, w: Point, previous: Point) -> Point:
         return vector_sum((1.0 + self.beta) * w, -self.beta * previous)
 
 

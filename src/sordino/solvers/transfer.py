@@ -69,7 +69,7 @@ class Transfer:
     student_steps: int = STUDENT_STEPS
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Transfer:
+    def configure(cls, problem: Problem, options: Options) -> Transfer:
         own, strength = options.read(cls.capabilities), problem.ridge or default_strength(problem)
         strength = strength if own["strength"] is None else own["strength"]
         features = _public_features(own, problem, options, needed=own["mode"] == "R")

@@ -169,7 +169,7 @@ def recursive_direction(direction: Vector, correction: Vector, gamma: float) -> 
     return (1 - gamma) * direction + correction
 
 
-def smoothed(vector: Vector, strength: float, kept: int = 0) -> Vector:
+def smooth_vector(vector: Vector, strength: float, kept: int = 0) -> Vector:
     r"""Return ``A^{-1} v`` with A = I - strength * Laplacian on a circle, by the fast Fourier transform.
 
     A is circulant, ``1 + 2 s`` on the diagonal and ``-s`` beside it, so its eigenvalues are
@@ -191,9 +191,9 @@ def smoothed(vector: Vector, strength: float, kept: int = 0) -> Vector:
     return xp.concatenate([smooth, vector[..., d:]], axis=-1) if kept else smooth
 
 
-def smoothed_by_layer(vector: Vector, sizes: tuple[int, ...], strength: float) -> Vector:
+def smooth_layers(vector: Vector, sizes: tuple[int, ...], strength: float) -> Vector:
     """Smooth each parameter tensor on its own: neighbours in different layers have nothing in common."""
     if not strength:
         return vector
-    parts = [smoothed(part, strength) for part in vector.split(list(sizes))]
+    parts = [smooth_vector(part, strength) for part in vector.split(list(sizes))]
     return namespace(vector).concatenate(parts)

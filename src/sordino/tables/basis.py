@@ -98,7 +98,7 @@ def choose_basis(
         known = signal >= PAIR_LIMITS[0] * PAIR_EVEN and room(every, each or KNOTS) >= enough
         found = every if known else ()
     else:
-        found = _named(pairs, every)
+        found = _name_pairs(pairs, every)
     if each is None:
         each = FINE_KNOTS if room((), FINE_KNOTS) >= FINE * max(1.0, min(float(epsilon), FULL)) else KNOTS
     if each == 1 and not found:
@@ -110,7 +110,7 @@ def choose_basis(
     return Basis(each, found, curve=curve, pair=pair, ridge=ridge)
 
 
-def _named(pairs: Any, every: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _name_pairs(pairs: Any, every: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Return the user's pairs; refuse what is no pair of two columns of the schema."""
     if isinstance(pairs, bool):
         return every if pairs else ()

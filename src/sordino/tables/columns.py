@@ -427,7 +427,7 @@ class Column:
         codes = codes_of(series, tuple(map(str, getattr(self, "levels", None) or ())), markers)
         return (codes == OTHER).astype(float), (codes == MISSING).astype(float)
 
-    def _bent(
+    def _bend(
         self, knots: Knots, scale: Floats, points: Iterable[Any], values: Callable[[Any], Floats],
         missing: str, other: bool = False,
     ) -> Block:  # fmt: skip
@@ -525,7 +525,7 @@ class Number(Column):
 
         missing = str(self.missing) if named else "zero"
         scale = np.log1p(at - low) if self.log else at
-        return replace(self._bent(knots, scale, at.tolist(), values, missing), log=self.log)
+        return replace(self._bend(knots, scale, at.tolist(), values, missing), log=self.log)
 
 
 @dataclass(frozen=True)
@@ -607,7 +607,7 @@ class Ordinal(Column):
             return np.where(codes == MISSING, np.nan, codes.astype(float))
 
         points = (levels[int(place)] for place in places)
-        return self._bent(knots, places, points, values, self.missing, other=True)
+        return self._bend(knots, places, points, values, self.missing, other=True)
 
 
 @dataclass(frozen=True)
@@ -699,7 +699,7 @@ class Date(Column):
         count = knots if isinstance(knots, int) else len(knots)
         at = np.unique(np.linspace(low, high, max(count, 2)).round())  # whole days, each once
         days = [datetime.date.fromordinal(int(day)).isoformat() for day in at]
-        return self._bent(knots, at, days, lambda series: days_of(self.name, series), self.missing)
+        return self._bend(knots, at, days, lambda series: days_of(self.name, series), self.missing)
 
 
 def day_of(number: float) -> int:

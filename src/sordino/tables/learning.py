@@ -187,7 +187,7 @@ def learn_schema(
         receipt=receipt,
     )
     fitted = run(task, executor, ask)
-    found = wanted.filled(*fitted.result)
+    found = wanted.fill(*fitted.result)
     # Each column that was asked, told or not: which ones were asked followed from what was learned before.
     paid = (*schema.learned, Price.of(fitted.report, receipt))
     blank = {column.name for column in asked}
@@ -277,7 +277,7 @@ class Wanted:
             texts.append((codes[chosen], [None if text in self.markers else text for text in found]))
         return ValueExecutor(n, numbers, tuple(texts))
 
-    def filled(
+    def fill(
         self, bounds: list[Bounds | None], levels: list[dict[str, float]], kinds: list[bool | None]
     ) -> dict[str, Column]:
         """Return the columns with what was released."""

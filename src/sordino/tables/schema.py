@@ -22,7 +22,7 @@ from sordino.runs import Price
 from sordino.runs.report import LEARNED, each_once
 from sordino.tables.columns import KINDS, Blank, Column, Exposure, Ignored, Person, Target, Weight, refuse
 from sordino.tables.files import INDEXES, DataFile, replace_file, stored_kinds
-from sordino.tables.values import Frame, codes_of, framed, numbers_of, require_pandas
+from sordino.tables.values import Frame, codes_of, frame_of, numbers_of, require_pandas
 
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
@@ -178,7 +178,7 @@ class Schema:
 
         With the target, records without it are left out where the schema says so.
         """
-        frame = framed(table)
+        frame = frame_of(table)
         self.check_names(frame.names, target=target, person=person)
         return self._with_targets(frame) if target else frame
 
@@ -194,14 +194,14 @@ class Schema:
         absent = [c.name for c in self.wanted(target=target, person=person) if c.name not in present]
         if absent:
             raise SchemaError(
-                f"The table lacks {_listed(absent)}. The schema declares {len(absent)} column(s) that are "
-                "not there: compare the spelling with the header of the file."
+                f"The table lacks {_list_words(absent)}. The schema declares {len(absent)} column(s) that "
+                "are not there: compare the spelling with the header of the file."
             )
         declared = {*INDEXES, "", *(column.name for column in self.columns)}
         others = [name for name in names if name not in declared]
         if others:
             raise SchemaError(
-                f"The table has {_listed(others)}, which the schema does not declare. Declare each as "
+                f"The table has {_list_words(others)}, which the schema does not declare. Declare each as "
                 'Ignored (kind = "ignored") or drop it.'
             )
 
@@ -362,7 +362,7 @@ class Schema:
         return f"<table><caption>{escape(repr(self))}</caption>{body}</table>"
 
 
-def _listed(names: list[str]) -> str:
+def _list_words(names: list[str]) -> str:
     rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
     shown = ", ".join(repr(name[:80]) for name in names[:5])
     return f"the column{'s' * (len(names) > 1)} {shown}{rest}"

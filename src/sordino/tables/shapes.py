@@ -57,7 +57,7 @@ class Questions:
     own: Floats = field(repr=False)
     here: slice
 
-    def centred(self, means: Floats | None) -> Floats:
+    def center(self, means: Floats | None) -> Floats:
         """Return the rows measured from the mean record; from the mean of all values where none is known."""
         if len(self.columns) == 2:
             return self.rows
@@ -127,7 +127,7 @@ def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around:
     alone = {asks.columns[0]: asks for asks in asked if len(asks.columns) == 1}
     out = []
     for asks in asked:
-        away = asks.centred(means)
+        away = asks.center(means)
         used = np.flatnonzero(away.any(axis=0))  # few: those of one column or pair
         errors = None if factor is None else away[:, used] @ factor[used]
         spread = None if errors is None else asks.shape(np.array([public_norm(one) for one in errors]))

@@ -49,7 +49,7 @@ class Frame:
         return Frame(self.names, len(rows), lambda name, a, b: self.column(name).iloc[rows[a:b]])
 
 
-def framed(table: Any) -> Frame:
+def frame_of(table: Any) -> Frame:
     """Return any kind of table as a :class:`Frame`; no column is read yet."""
     pandas = require_pandas()
     records = isinstance(table, (list, tuple)) and all(isinstance(record, Mapping) for record in table)

@@ -71,7 +71,7 @@ class Quantised:
     lattice: Lattice
     symmetric: bool = False
 
-    def shaped(self, opened: Any) -> Floats:
+    def give_shape(self, opened: Any) -> Floats:
         """Return opened numbers, in real units, in the shape that the query has."""
         opened = np.asarray(opened, dtype=float)
         return SymmetricGaussian.whole(opened) if self.symmetric else opened
@@ -247,7 +247,7 @@ async def joint_noise(engine: Arithmetic, draw: Draw) -> Shares:
 
     It is handed out when everybody's signs and all products have passed :meth:`Wires.prove`.
     """
-    wires = await Wires.keyed(engine, draw.secret, draw.coin)
+    wires = await Wires.draw_key(engine, draw.secret, draw.coin)
     signs = await wires.signs(await engine.share(draw.signs))
     coarse = await coarse_noise(wires, await joint_signs(wires.times, signs), draw.law)
     await wires.prove(coarse[0])
@@ -279,7 +279,7 @@ async def valid_total(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
     length = max(draw.reaches).bit_length()  # bits of a number below 2 T
     signs = await engine.share(_bit_signs(rows, values, draw, length))
     keyed = draw.part(2**62)
-    wires = await Wires.keyed(engine, keyed.secret, keyed.coin)
+    wires = await Wires.draw_key(engine, keyed.secret, keyed.coin)
     await wires.signs(signs)
     apart = []
     for reach, own, bits in zip(draw.reaches, shared, signs):
@@ -342,7 +342,7 @@ async def _step(wires: Wires, level: Level, state: Shares, at_most: Shares) -> t
     decided = f.apply(lambda x: np.add.reduceat(x, level.groups, axis=1), below[:, level.digit])
     found = f.sum(f.multiply(state[:1], decided), axis=1)[:, None]
     equal = f.subtract(below[:, level.child + 1], below[:, level.child])
-    fresh = await wires.settled(np.concatenate([found, f.multiply(state[:1, level.parent], equal)], axis=1))
+    fresh = await wires.settle(np.concatenate([found, f.multiply(state[:1, level.parent], equal)], axis=1))
     return fresh[:, 0], fresh[:, 1:]
 
 

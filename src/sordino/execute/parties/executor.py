@@ -66,13 +66,13 @@ class PartiesExecutor:
         """Contribute to one release and return its opened answer."""
         if question.sensitivity == 0:
             return _nothing(self.local, question)
-        found = _quantised(self.local, question, batch.rows(self.local.population))
+        found = _quantise(self.local, question, batch.rows(self.local.population))
         if self.agree is not None:
             self.agree(found.lattice, question.release, question.params, question.position)
         values, draw = self.share.draw(found.values, found.lattice, self.party, noise)
         reaches = self.share.reaches(found.lattice, self.records, values.size)
         total = self.engine.sum(values, replace(draw, reaches=reaches))
-        return found.shaped(np.asarray(total, dtype=float) * found.lattice.spacing)
+        return found.give_shape(np.asarray(total, dtype=float) * found.lattice.spacing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class SimulatedParties:
         everything = isinstance(question.query, ClippedSum) and all(rows is None for _, rows in asked)
         if self.pooled is not None and everything:
             asked = [(self.pooled, None)]
-        found = [_quantised(member, question, rows) for member, rows in asked]
+        found = [_quantise(member, question, rows) for member, rows in asked]
         lattice, shape = found[0].lattice, found[0].values.shape
         numbers = Field.of(lattice.field_bits(self.share.parties))
         nothing = np.zeros(shape, dtype=np.int64)
@@ -127,7 +127,7 @@ class SimulatedParties:
         total = sum(f.values.astype(object) for f in found) + sum(part.astype(object) for part in parts)
         total = total + self._coarse(lattice, shape, noise)
         opened = numbers.signed(numbers.array(total))
-        return found[0].shaped(np.asarray(opened, dtype=float) * lattice.spacing)
+        return found[0].give_shape(np.asarray(opened, dtype=float) * lattice.spacing)
 
     def _coarse(self, lattice: Lattice, shape: tuple[int, ...], noise: NoiseSource) -> Any:
         """Return what the circuit makes of everybody's signs, in the clear."""
@@ -145,7 +145,7 @@ def _offer_of(members: Sequence[LocalExecutor]) -> Offer:
     return replace(known, parts=tuple(member.population for member in members))
 
 
-def _quantised(local: LocalExecutor, question: Question, rows: Rows) -> Quantised:
+def _quantise(local: LocalExecutor, question: Question, rows: Rows) -> Quantised:
     release, params, sensitivity = question.release, question.params, question.sensitivity
     return quantise(release, local.records(rows), params, sensitivity, question.population)
 

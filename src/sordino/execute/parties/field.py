@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.kernel.arrays import compiled
+from sordino.kernel.arrays import compile_with_cache
 from sordino.kernel.noise import NoiseSource
 
 Residues = NDArray[Any]
@@ -156,7 +156,7 @@ class _Words(Field):
 @cache
 def _passes() -> tuple[Any, Any]:
     """Return sum and product of words in one compiled pass each, the sum of any words below 2^63."""
-    function = compiled(numba.vectorize, ftylist_or_function=["uint64(uint64, uint64)"])
+    function = compile_with_cache(numba.vectorize, ftylist_or_function=["uint64(uint64, uint64)"])
     return function(_sum), function(_product)
 
 

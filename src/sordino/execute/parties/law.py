@@ -191,7 +191,7 @@ class Wires:
     squares: list[Shares] = field(default_factory=list, repr=False)
 
     @classmethod
-    async def keyed(cls, engine: Arithmetic, secret: bytes, coin: bytes) -> Wires:
+    async def draw_key(cls, engine: Arithmetic, secret: bytes, coin: bytes) -> Wires:
         """Draw the key and what else must be known to nobody, from random bytes of each party."""
         own = field_elements(secret, _RANDOM, engine.field)
         return cls(engine, coin, share_sum(await engine.share(own), engine.field))
@@ -214,9 +214,9 @@ class Wires:
         return list(found.swapaxes(0, 1))
 
     async def times(self, left: Shares, right: Shares) -> Shares:
-        return await self.settled(self.numbers.multiply(left[:1], right))
+        return await self.settle(self.numbers.multiply(left[:1], right))
 
-    async def settled(self, product: Shares) -> Shares:
+    async def settle(self, product: Shares) -> Shares:
         """Bring sums of products of wires back to the degree of a sharing."""
         found = await self.engine.reduce(product)
         self.log.append(found)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.arrays import Floats, Ints, Rows, compiled
+from sordino.kernel.arrays import Floats, Ints, Rows, compile_with_cache
 
 # Write ``u = 2^-53``. All norms of this package are taken in double precision (single precision is cast
 # first, which is exact), over numbers that were scaled by a power of two, which is exact too.
@@ -92,7 +92,7 @@ def _squares(row: Any, unit: float) -> float:
     return total
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _exponent(bits: Any) -> Any:
     """Return the biased exponent of the largest magnitude: 2047 if there is an inf or a nan."""
     top = np.int64(0)
@@ -101,7 +101,7 @@ def _exponent(bits: Any) -> Any:
     return top >> 52
 
 
-@compiled(nogil=True, fastmath=_FREE_ORDER)
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
 def measure(pointers: Any, rows: Any, values: Any, bits: Any, mantissa: Any, exponent: Any) -> None:
     """Write the norm of each row of doubles as a mantissa and an exponent.
 
@@ -122,7 +122,7 @@ def measure(pointers: Any, rows: Any, values: Any, bits: Any, mantissa: Any, exp
             exponent[i] = biased - 1023
 
 
-@compiled(nogil=True, fastmath=_FREE_ORDER)
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
 def measure_single(pointers: Any, rows: Any, values: Any, out: Any) -> None:
     """Write the norm of each row of single precision: no square of it over- or underflows a double."""
     for i in range(rows.size):
@@ -130,7 +130,7 @@ def measure_single(pointers: Any, rows: Any, values: Any, out: Any) -> None:
         out[i] = math.sqrt(total) if total < np.inf else np.nan
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _peak(values: Any, start: int, stop: int) -> float:
     """Return the largest magnitude, nan if any entry is not finite."""
     top = 0.0
@@ -143,14 +143,14 @@ def _peak(values: Any, start: int, stop: int) -> float:
     return top
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def peaks(pointers: Any, rows: Any, values: Any, out: Any) -> None:
     """Write the largest magnitude of each row."""
     for i in range(rows.size):
         out[i] = _peak(values, pointers[rows[i]], pointers[rows[i] + 1])
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def measure_weighted(
     pointers: Any, rows: Any, values: Any, columns: Any, weights: Any, mantissa: Any, exponent: Any
 ) -> None:
@@ -171,8 +171,8 @@ def measure_weighted(
         exponent[i] = shift
 
 
-@compiled(nogil=True)
-def centred(
+@compile_with_cache(nogil=True)
+def center_norms(
     pointers: Any,
     rows: Any,
     values: Any,
@@ -198,11 +198,11 @@ def centred(
         near[i], away[i] = inside + max(whole - covered, 0.0), size
 
 
-@compiled(nogil=True, fastmath=_FREE_ORDER)
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
 def centred_array(
     rows: Any, values: Any, factors: Any, shift: Any, weights: Any, near: Any, away: Any
 ) -> None:
-    """Write what :func:`centred` does, of rows that have an entry in every column."""
+    """Write what :func:`center_norms` does, of rows that have an entry in every column."""
     for i in range(rows.size):
         row = values[rows[i] * shift.size : (rows[i] + 1) * shift.size]
         inside, size = 0.0, 0.0
@@ -254,7 +254,7 @@ class Lengths:
         return out
 
 
-def measured(matrix: Any, rows: Rows = None) -> Lengths:
+def measure_rows(matrix: Any, rows: Rows = None) -> Lengths:
     r"""Return the lengths of rows: ``2^e || x 2^-e ||`` with e the exponent of the largest entry.
 
     **Rounding.** See :func:`slack`. Single precision needs no scaling: its squares are normal doubles.
@@ -271,12 +271,12 @@ def measured(matrix: Any, rows: Rows = None) -> Lengths:
 
 
 def row_norms(matrix: Any, rows: Rows = None) -> Floats:
-    """Return upper bounds of the norms of rows, see :func:`measured`."""
-    return measured(matrix, rows).norms
+    """Return upper bounds of the norms of rows, see :func:`measure_rows`."""
+    return measure_rows(matrix, rows).norms
 
 
 def vector_norm(vector: Any) -> float:
-    """Return an upper bound of the norm of one vector of data, see :func:`measured`."""
+    """Return an upper bound of the norm of one vector of data, see :func:`measure_rows`."""
     return float(row_norms(np.asarray(vector, dtype=np.float64).reshape(1, -1))[0])
 
 
@@ -341,7 +341,7 @@ def centred_norms(
     with np.errstate(all="ignore"):
         whole = float(np.square(weights * shift).sum())
         if sparse.issparse(matrix):
-            centred(pointers, rows, values, columns, factors, shift, weights, whole, near, away)
+            center_norms(pointers, rows, values, columns, factors, shift, weights, whole, near, away)
             out = np.sqrt(near + 6 * (width + 4) * 2.0**-53 * spread * (away + whole))
         else:
             centred_array(rows, values, factors, shift, weights, near, away)
@@ -436,7 +436,7 @@ def to_bound(vector: Any, bound: float) -> Floats:
         return np.zeros(np.shape(vector)) if factor == 0.0 else np.asarray(vector, dtype=np.float64) * factor
 
 
-def scaled(coefficients: Floats, factors: Floats) -> Floats:
+def scale_down(coefficients: Floats, factors: Floats) -> Floats:
     r"""Return ``coefficients factors`` for factors of at most 1, without digits lost to underflow.
 
     **Rounding.** One, counted in :func:`limit`. A product below 2^-960 becomes zero: the row it belongs to
@@ -456,7 +456,7 @@ def beside(near: Any, values: Any) -> Any:
 
 
 @numba.njit(inline="always", error_model="numpy")
-def clipped(scalar: float, norm: float, most: float) -> float:
+def clip_scalar(scalar: float, norm: float, most: float) -> float:
     """Return the scalar of one record, see :func:`clip_scalars`; ``most`` is the limit of the bound.
 
     Nothing is decided before everything is computed: then several records can be clipped at a time.
@@ -470,18 +470,18 @@ def clipped(scalar: float, norm: float, most: float) -> float:
 
 @numba.njit(inline="always", error_model="numpy")
 def times_factor(coefficient: float, factor: float) -> float:
-    """Return the product of one record, see :func:`scaled`."""
+    """Return the product of one record, see :func:`scale_down`."""
     value = coefficient * factor
     return value if (factor == 1.0) | (abs(value) >= TINY) else 0.0
 
 
-@compiled(nogil=True, error_model="numpy")
+@compile_with_cache(nogil=True, error_model="numpy")
 def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
     for i in range(scalars.size):
-        out[i] = clipped(scalars[i], norms[i], most)
+        out[i] = clip_scalar(scalars[i], norms[i], most)
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
     for i in range(sizes.size):
         size = sizes[i] * norms[i]
@@ -493,7 +493,7 @@ def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
             out[i] = 0.0
 
 
-@compiled(nogil=True)
+@compile_with_cache(nogil=True)
 def _products(coefficients: Any, factors: Any, out: Any) -> None:
     for i in range(coefficients.size):
         out[i] = times_factor(coefficients[i], factors[i])
@@ -504,7 +504,7 @@ def clipped_blocks(parts: list[Any], bound: float, drop: bool = False) -> list[A
 
     Parts are finite arrays or CSR blocks without duplicates. A row whose norm overflows becomes zero.
 
-    **Rounding.** The norms are upper bounds (:func:`measured`, :func:`joint_norms`); the quotient and the
+    **Rounding.** The norms are upper bounds (:func:`measure_rows`, :func:`joint_norms`); the quotient and the
     product round once each, for which :func:`limit` leaves room. A record's scalar parts may be several
     entries of one row: their products round once more.
     """
@@ -540,10 +540,10 @@ def clipped_matrix(matrix: Any, bound: float) -> Any:
     **Rounding.** Factors are those of :meth:`Lengths.factors`, so rows beyond 1.8e308 are scaled too.
     Products are rounded towards zero, in double precision and again when they return to single precision.
     """
-    return shortened(matrix, measured(matrix).factors(bound))
+    return shorten_rows(matrix, measure_rows(matrix).factors(bound))
 
 
-def shortened(matrix: Any, factors: Floats) -> Any:
+def shorten_rows(matrix: Any, factors: Floats) -> Any:
     """Return a copy with each row times its factor, rounded towards zero; 0 makes any row zero."""
     if not sparse.issparse(matrix):
         return _towards_zero(matrix, factors[:, None])

@@ -33,8 +33,8 @@ def factors_of(norms: Tensor, bound: float) -> Tensor:
     return norms.new_ones(norms.shape).where(norms <= most, factors.where(factors >= TINY, 0.0))
 
 
-def scaled(coefficients: Tensor, factors: Tensor) -> Tensor:
-    """Return ``coefficients factors`` for factors of at most 1, see :func:`sordino.kernel.clip.scaled`."""
+def scale_down(coefficients: Tensor, factors: Tensor) -> Tensor:
+    """Return ``coefficients factors`` for factors up to 1, see :func:`sordino.kernel.clip.scale_down`."""
     products = coefficients * factors
     return products.where((factors == 1.0) | (products.abs() >= TINY), 0.0)
 

@@ -215,7 +215,7 @@ class Contributions:
     def _alone(self) -> tuple[Tensor, Tensor]:
         """Return the squared norms of rows and of single products, and those of the inputs of the latter."""
         left, right = [a for a, _ in self._pairs], [g for _, g in self._pairs]
-        squares = _joined([*self._rows, *left, *right], self.join).square()
+        squares = _join([*self._rows, *left, *right], self.join).square()
         squares = squares + self._lost if self._lost else squares
         count = sum(a.shape[1] for a in left)
         rows, a, g = squares.split([squares.shape[1] - 2 * count, count, count], dim=1)
@@ -254,7 +254,7 @@ class _Grams:
 
     def bounds(self, join: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Return the sums over the layers of bounds of ||v||^2, of r^2, and of X."""
-        noted = _joined([column for kind in zip(*self.columns, strict=True) for column in kind], join)
+        noted = _join([column for kind in zip(*self.columns, strict=True) for column in kind], join)
         count = noted.shape[1] // 6
         both, reach, sizes, squares = noted.split([count, count, 2 * count, 2 * count], dim=1)
         e, rounds = self.error * (1 + 2 * self.error), _ROOM * _product(self.places + 8, 0.0)
@@ -321,7 +321,7 @@ def _products(values: Tensor, multiply: Any = None) -> Tensor:
     return total
 
 
-def _joined(columns: list[Tensor], join: Any) -> Tensor:
+def _join(columns: list[Tensor], join: Any) -> Tensor:
     """Return the columns side by side."""
     if join is not None:
         return join(columns, 1)

@@ -15,7 +15,7 @@ from sordino.errors import NotPrivateWarning
 from sordino.estimators.heavy import HeavyTailedRegressor
 from sordino.estimators.statistics import mean
 from sordino.kernel import public_generator
-from sordino.literature.reproduce.linear import RELATIONS, certified
+from sordino.literature.reproduce.linear import RELATIONS, certified_epsilon
 from sordino.literature.reproduce.tables import (
     Outcome,
     Row,
@@ -89,7 +89,7 @@ def _certifies(**options: Any) -> str:
     own: dict[str, Any] = {name: options.pop(name) for name in ("selection", "split") if name in options}
     facts.update(options, solver_options={"step_size": 0.1, **own})
     models = [HeavyTailedRegressor(1.0, DELTA, relation=r, **facts) for r in RELATIONS]
-    found = [short(certified(model, few, few[:, 0])) for model in models]
+    found = [short(certified_epsilon(model, few, few[:, 0])) for model in models]
     return f"no experiment printed; the noise certifies {' / '.join(found)}"
 
 

@@ -78,7 +78,7 @@ class Method:
         rows = {"solver_options": {"public_features": task.public}} if self.public_rows else {}
         size = {"batch_size": task.x.shape[0] // self.share} if self.share and settings is None else {}
         known = self.settings if settings is None else settings
-        return joined(joined(known, {"solver_options": size}), rows)
+        return join_settings(join_settings(known, {"solver_options": size}), rows)
 
 
 def mean_log_loss(model: Any, task: Task) -> float:
@@ -155,12 +155,15 @@ def _cells(
     def printed(seed: int) -> Outcome:
         """Fit with the printed noise, which is the same for both relations, and certify it for each."""
         here = task()
-        extra = {"noise": "paper", **joined(method.options(here), method.paper)}  # type: ignore[arg-type]
+        extra = {"noise": "paper", **join_settings(method.options(here), method.paper)}  # type: ignore[arg-type]
         tried = _steps_of(here, extra, steps, extra.pop("tries", tries))
         value, model = _tune(here, method.solver, tried, epsilon, delta, seed)
         settings = {**here.facts, "solver": method.solver, **extra, "relation": "add-remove"}
         other = here.estimator(epsilon, delta, random_state=seed, **settings)
-        found = {"replace-one": model.privacy_.epsilon, "add-remove": certified(other, here.x, here.y)}
+        found = {
+            "replace-one": model.privacy_.epsilon,
+            "add-remove": certified_epsilon(other, here.x, here.y),
+        }
         return {"value": value, **found}
 
     def sound(seed: int) -> Outcome:
@@ -182,7 +185,7 @@ def _cells(
     )
 
 
-def certified(model: Any, *rows: Any) -> float:
+def certified_epsilon(model: Any, *rows: Any) -> float:
     """Return the epsilon that an estimator's printed noise certifies; the fit ends there, nothing is run."""
     with warnings.catch_warnings(action="ignore"):
         warnings.simplefilter("error", NotPrivateWarning)
@@ -213,7 +216,7 @@ def _steps_of(
     sizes: list[dict[str, Any]] = [
         {"solver_options": {"step_size": s / _curvature(task)}} for s in steps
     ] or [{}]
-    return [joined(joined(options, size), more) for size in sizes for more in tries]
+    return [join_settings(join_settings(options, size), more) for size in sizes for more in tries]
 
 
 def _tune(
@@ -233,7 +236,7 @@ def _fit_one(task: Task, epsilon: float, delta: float, seed: int, **options: Any
     return (value if math.isfinite(value) else math.inf), model
 
 
-def joined(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def join_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Join two settings; their solver_options are joined too."""
     options = {**settings.get("solver_options", {}), **more.get("solver_options", {})}
     return {**settings, **more, **({"solver_options": options} if options else {})}
@@ -255,7 +258,7 @@ def rcv1(keep: int, ridge: float = 0.0, score: str = "loss", public: bool = Fals
     data: Any = load("rcv1_sample")
     sides = (data.data, data.target, data.test_data, data.test_target)
     facts = {"n_nonzero_coefs": keep, "data_norm": 1.0, "alpha": ridge}
-    return _halved(Task("rcv1_sample", *sides, _SCORES[score], facts), public)
+    return _halve(Task("rcv1_sample", *sides, _SCORES[score], facts), public)
 
 
 @cache
@@ -266,10 +269,10 @@ def reviews(keep: int, half: bool = False, every: int = 1, public: bool = False)
     y, test_y = ((np.asarray(t, dtype=float)[::every] - 5.5) / 4.5 for t in (data.target, data.test_target))
     x, test_x = (log1p_unit(rows[::every]) for rows in (data.data, data.test_data))
     score: Score = half_mean_square if half else mean_square
-    return _halved(Task("imdb ratings", x, y, test_x, test_y, score, facts, SparseLinearRegression), public)
+    return _halve(Task("imdb ratings", x, y, test_x, test_y, score, facts, SparseLinearRegression), public)
 
 
-def _halved(whole: Task, public: bool) -> Task:
+def _halve(whole: Task, public: bool) -> Task:
     """Return a set, half of which may be public: its rows are used without their targets."""
     if not public:
         return whole
@@ -408,7 +411,7 @@ def _on_design(methods: Sequence[Method], kind: str, d: int, keep: int, n: int =
     """
     wolfe, two_stage, ight, *others = methods
     clip = {"clip_norm": (math.sqrt(d / 3) if n else 2.0 * keep) / 4}
-    ball = joined(wolfe.settings, {"solver_options": {**clip, "radius": keep / 2}})
+    ball = join_settings(wolfe.settings, {"solver_options": {**clip, "radius": keep / 2}})
     descent = {"max_iter": 15, "solver_options": clip}
     variants: Any = ({}, {"solver_options": clip})
     return (

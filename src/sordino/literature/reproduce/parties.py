@@ -143,8 +143,8 @@ def _rows(
         paper, sound = (
             Runs(
                 f"{name}/{parties}/Local Obj P/{mode}",
-                partial(_tilted, world, parties, which, mode),
-                {**_told(which), "mode": mode},
+                partial(_average_objectives, world, parties, which, mode),
+                {**_settings_of(which), "mode": mode},
             )
             for mode in ("paper", "sound")
         )
@@ -162,7 +162,9 @@ def _printed_words(method: str) -> str:
     return "a baseline; sound by itself"
 
 
-def _tilted(world: Callable[[], World], parties: int, which: int, mode: str, seed: int) -> Outcome:
+def _average_objectives(
+    world: Callable[[], World], parties: int, which: int, mode: str, seed: int
+) -> Outcome:
     """Average what parties release by objective perturbation; as printed, no epsilon is certified."""
     here, total = world(), np.zeros(world().problem.shape)
     for member in here.members(parties):
@@ -189,7 +191,7 @@ def _paper(name: str, world: Callable[[], World], which: int) -> Runs:
             w = run(Task(solver, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
         return {**_outcome(here, w, which), **found}
 
-    return Runs(f"{name}/MPC Grad P/paper", once, _told(which))
+    return Runs(f"{name}/MPC Grad P/paper", once, _settings_of(which))
 
 
 def _descent() -> Any:
@@ -217,11 +219,11 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
         "Local Grad P": (Gradients(CLIP, 100, 1.0, spread), False, DELTA),
         "Rajkumar, Agarwal": (Gradients(CLIP, 100, 1.0, pure=True), False, DELTA),
     }
-    told = _told(which)
+    told = _settings_of(which)
     return {m: Runs(f"{name}/{parties}/{m}", partial(once, *how), told) for m, how in made.items()}
 
 
-def _told(which: int) -> dict[str, Any]:
+def _settings_of(which: int) -> dict[str, Any]:
     return {"steps": STEPS, "ridge": RIDGE, "clip": CLIP, "judged": ("gap", "accuracy")[which]}
 
 

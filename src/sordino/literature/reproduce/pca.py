@@ -18,7 +18,7 @@ from sordino.datasets import load, log1p_unit, unit_rows
 from sordino.errors import UnsupportedError
 from sordino.estimators.pca import PCA
 from sordino.kernel import public_generator
-from sordino.literature.reproduce.linear import RELATIONS, certified
+from sordino.literature.reproduce.linear import RELATIONS, certified_epsilon
 from sordino.literature.reproduce.tables import (
     Outcome,
     Row,
@@ -172,7 +172,9 @@ def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: S
         extra["solver_options"] = {"step_size": step}
     for relation in RELATIONS:
         with suppress(UnsupportedError):
-            found[relation] = certified(_model(points, seed, {**extra, "relation": relation}), learned)
+            found[relation] = certified_epsilon(
+                _model(points, seed, {**extra, "relation": relation}), learned
+            )
     value, _ = rate(points, seed, relation=next(reversed(found)), **extra)
     return {"value": value, **found}
 

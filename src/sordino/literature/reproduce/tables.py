@@ -240,7 +240,7 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
         return Verdict(NOT_RUN, next((c for c in map(cells.get, MODES[1:]) if isinstance(c, str)), ""))
     if row.published is None:
         return _order(table, row, made)
-    if not _learned(table, row, Cell((row.published,))):
+    if not _beats_nothing(table, row, Cell((row.published,))):
         said = {"sound": "by the method", "default": "by default"}
         means = ", ".join(f"{cell.mean:.3g} {said[mode]}" for mode, cell in ways.items())
         return Verdict(NOTHING, f"{row.published:g} for {table.trivial[row.group]:.4g}; ours is {means}")
@@ -250,10 +250,10 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
     if standings.get("sound") in ("beaten", "reached"):
         return Verdict(BY_METHOD if standings["sound"] == "beaten" else REPRODUCED)
     if standings.get("default") in ("beaten", "reached"):
-        return Verdict(BY_DEFAULT, _reached(table, row, cells, ways.get("sound")))
+        return Verdict(BY_DEFAULT, _reach_words(table, row, cells, ways.get("sound")))
     if "sound" not in ways:
-        return Verdict(NOT_RUN, f"{_reached(table, row, cells, None)}, and our default misses the number")
-    words = [_reached(table, row, cells, ways["sound"])]
+        return Verdict(NOT_RUN, f"{_reach_words(table, row, cells, None)}, and our default misses the number")
+    words = [_reach_words(table, row, cells, ways["sound"])]
     reasons = list(_why(table, row, cells))
     certified = any("certifies" in reason for reason in reasons)
     kind = NOT_REPRODUCIBLE if certified or (reasons and table.likeness != "stand-in") else MISSED
@@ -294,7 +294,7 @@ def _standing(table: Table, row: Row, cells: Cells, cell: Cell) -> str | None:
     return order[min(found)] if found else None
 
 
-def _reached(table: Table, row: Row, cells: Cells, cell: Cell | None) -> str:
+def _reach_words(table: Table, row: Row, cells: Cells, cell: Cell | None) -> str:
     """Say what the method itself reaches, in all units that count."""
     if cell is None:
         return "the method itself is not run"
@@ -334,7 +334,7 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
     here = _ranking_words(table, found)
     if len(found) < 2:
         return Verdict(NOT_RUN, f"of the curves there is only {here}")
-    if nothing is not None and not any(_learned(table, row, cell) for cell in found.values()):
+    if nothing is not None and not any(_beats_nothing(table, row, cell) for cell in found.values()):
         words = f"no curve is better than a model that predicts nothing ({nothing:.3g}): {here}"
         return Verdict(MISSED, "; ".join([words, *_behind(table, beside, found)]))
     if shown := _shows_order(table, row, found):
@@ -358,7 +358,7 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[s
     ours = _finite(beside[0][1]["default"])
     if (
         ours
-        and _learned(table, row, ours)
+        and _beats_nothing(table, row, ours)
         and all(table.gain(ours.mean, c.mean) >= 0 for c in found.values())
     ):
         yield f"our default reaches {ours.mean:.3g}"
@@ -377,7 +377,7 @@ def _ranking_words(table: Table, found: Mapping[str, Cell]) -> str:
     return ", ".join(f"{method} {found[method].mean:.3g}" for method in _ranking(table, found))
 
 
-def _learned(table: Table, row: Row, cell: Cell) -> bool:
+def _beats_nothing(table: Table, row: Row, cell: Cell) -> bool:
     """Tell whether a number is better than that of a model that predicts nothing, by 2 % and two errors."""
     nothing = table.trivial.get(row.group)
     if nothing is None:
@@ -392,7 +392,7 @@ def _shows_order(table: Table, row: Row, found: Mapping[str, Cell]) -> bool | No
     apart = [
         (one, other)
         for one, other in combinations(here, 2)
-        if _learned(table, row, found[one]) and _apart(found[one], found[other])
+        if _beats_nothing(table, row, found[one]) and _apart(found[one], found[other])
     ]
     if any(rank[one] > rank[other] for one, other in apart):
         return False

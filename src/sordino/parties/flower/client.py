@@ -186,7 +186,7 @@ def client_app(make: Callable[[Context], FederatedClient]) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return guarded(lambda: make(context).answer(message, context))
+        return guard(lambda: make(context).answer(message, context))
 
     register_close(app, make)
     return app
@@ -197,11 +197,11 @@ def register_close(app: ClientApp, make: Callable[[Context], FederatedClient]) -
 
     @app.query("close")
     def close(message: Message, context: Context) -> Message:
-        guarded(lambda: make(context).book.close(str(context.run_id)))
+        guard(lambda: make(context).book.close(str(context.run_id)))
         return Message(RecordDict({"metrics": MetricRecord({"closed": 1})}), reply_to=message)
 
 
-def guarded(work: Callable[[], Any]) -> Any:
+def guard(work: Callable[[], Any]) -> Any:
     """Run ``work``: Flower sends the text of an error to the server, so it is one of a few sentences.
 
     **Privacy.** What an error says may name a path, a figure of the budget, or what a record did; whether it

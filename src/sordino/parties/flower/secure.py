@@ -24,7 +24,7 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.serverapp import Grid, ServerApp
 
 from sordino.errors import PlanError
-from sordino.parties.flower.client import RECORD_LEVEL, FederatedClient, fits, guarded, register_close
+from sordino.parties.flower.client import RECORD_LEVEL, FederatedClient, fits, guard, register_close
 from sordino.parties.flower.models import Weights
 from sordino.parties.flower.server import (
     Evaluate,
@@ -41,7 +41,7 @@ def secure_client_app(make: Callable[[Context], FederatedClient]) -> ClientApp:
 
     @app.train(mods=[secaggplus_mod])
     def train(message: Message, context: Context) -> Message:
-        return guarded(lambda: _answer(make(context), message, context))
+        return guard(lambda: _answer(make(context), message, context))
 
     register_close(app, make)
     return app
@@ -141,6 +141,6 @@ class _Masked(FedAvg):
         mean, *more = parameters_to_ndarrays(results[0][1].parameters)
         if more or not fits(mean, self._weights.shape):
             raise PlanError(f"Round {server_round}: expected finite weights of shape {self._weights.shape}.")
-        self._weights = self._chosen.averaged([mean.astype(self._weights.dtype)], np.ones(1))
+        self._weights = self._chosen.average([mean.astype(self._weights.dtype)], np.ones(1))
         self._done = server_round
         return None, {}

@@ -26,7 +26,7 @@ from sordino.kernel.clip import to_bound
 from sordino.kernel.query import ClientUpdates
 from sordino.parties.flower.client import CLIENT_LEVEL, RECORD_LEVEL, fits, record_of
 from sordino.parties.flower.models import FederatedRecipe, Weights
-from sordino.parties.words import shown
+from sordino.parties.words import show
 from sordino.problems.queries import check_clip
 from sordino.runs import Ask, PrivacyReport, Task, run
 from sordino.solvers.steps import hard_threshold
@@ -174,7 +174,7 @@ class HardThresholdAveraging(Strategy):
             if self.weighting == "size":
                 sizes[i] = stated_number(facts, "num-examples", 2.0**53, node)
         shares = np.array(sizes) / sum(sizes)
-        return record_of(self.averaged([weights for _, weights in good.values()], shares)), None
+        return record_of(self.average([weights for _, weights in good.values()], shares)), None
 
     def _answers(self, replies: list[Message], server_round: int) -> dict[int, tuple[Message, Weights]]:
         """Return who answered with weights that fit; too few stop the run, which says who failed and why."""
@@ -184,14 +184,14 @@ class HardThresholdAveraging(Strategy):
         if len(good) < self.least:
             bad = {m.metadata.src_node_id: m.error.reason for m in replies if m.has_error()}
             bad |= {node: "its weights do not fit" for node in found if node not in good}
-            reasons = "; ".join(f"node {node}: {shown(reason, 300)}" for node, reason in bad.items())
+            reasons = "; ".join(f"node {node}: {show(reason, 300)}" for node, reason in bad.items())
             raise PlanError(
                 f"Round {server_round}: {len(good)} clients answered once with finite weights of shape "
                 f"{self._shape}, {self.least} are needed. {reasons or 'Time is up.'}"
             )
         return good
 
-    def averaged(self, vectors: list[Weights], shares: Weights) -> Weights:
+    def average(self, vectors: list[Weights], shares: Weights) -> Weights:
         total = sum(p * v.astype(np.float64) for p, v in zip(shares, vectors, strict=True))
         return hard_threshold(total, self.recipe.sparsity, self.kept).astype(vectors[0].dtype)
 

@@ -218,10 +218,10 @@ class Charter:
             raise InvalidInputError(f"Expected a charter at {path}: {type(error).__name__}.") from None
         either = {"charter": words.mapping, "signatures": words.mapping}
         document = words.read_words("a charter", document, either)
-        return cls(_checked(document["charter"]), document["signatures"])
+        return cls(_check_text(document["charter"]), document["signatures"])
 
 
-def _checked(text: Any) -> Mapping[str, Any]:
+def _check_text(text: Any) -> Mapping[str, Any]:
     text = words.read_words("a charter", text, _CHARTER)
     rows = [words.read_words("a member of the charter", row, _MEMBER) for row in text["members"]]
     names = [row["name"] for row in rows]
@@ -239,7 +239,7 @@ def proposal(path: Path, before: Charter | None) -> Charter:
     given["members"] = [_with_certificates(path.parent, row) for row in rows]
     version = 1 if before is None else int(before.text["version"]) + 1
     facts = {"format": FORMAT, "version": version, "previous": "" if before is None else before.digest}
-    return Charter(_checked({**given, **facts, "expires": str(given["expires"])}))
+    return Charter(_check_text({**given, **facts, "expires": str(given["expires"])}))
 
 
 def _with_certificates(base: Path, row: Any) -> Any:
@@ -255,21 +255,21 @@ def _with_certificates(base: Path, row: Any) -> Any:
 def charter_in_words(charter: Charter, before: Charter | None = None) -> list[str]:
     """Return what somebody who signs has to know, a line for each fact, and what is new in this version."""
     text = charter.text
-    lines = [f"Charter {charter.digest} of {words.shown(text['consortium'])}, version {text['version']}"]
+    lines = [f"Charter {charter.digest} of {words.show(text['consortium'])}, version {text['version']}"]
     for name, row in charter.members.items():
         lines.append(
-            f"  {words.shown(name)}: {', '.join(row['roles'])}; epsilon {row['epsilon']:g}, delta "
+            f"  {words.show(name)}: {', '.join(row['roles'])}; epsilon {row['epsilon']:g}, delta "
             f"{row['delta']:g} for all plans; {'missing' if name in charter.missing else 'signed'}"
         )
         lines += [f"    certificate {pin}" for pin in charter.pins[name]]
     rules = [name for name in _RULES if name not in ("consortium", "members")]
-    lines += [f"  {name} = {words.shown(text[name], 2000)}" for name in rules]
+    lines += [f"  {name} = {words.show(text[name], 2000)}" for name in rules]
     if before is not None:
         gone, come = (sorted(set(a.pins) - set(b.pins)) for a, b in ((before, charter), (charter, before)))
         changed = [n for n in charter.pins if n in before.pins and charter.pins[n] != before.pins[n]]
         new = [name for name in rules if before.text[name] != text[name]]
         news = (("leave", gone), ("join", come), ("exchange certificates", changed), ("other rules", new))
-        lines += [f"New: {what}: {words.shown(found, 2000)}" for what, found in news if found]
+        lines += [f"New: {what}: {words.show(found, 2000)}" for what, found in news if found]
     return lines
 
 

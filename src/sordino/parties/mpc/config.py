@@ -195,7 +195,7 @@ def check_plan(
         stated = "The event that the plan states is not the one of its task and its noise."
         raise PlanRefusedError(stated, Code.PLAN)
     try:
-        promise = plan.promised(ledger, dataset_id)
+        promise = plan.promise(ledger, dataset_id)
     except CalibrationError as error:
         raise PlanRefusedError(f"More than what the plan claims: {error}", Code.PLAN) from None
     most = {
@@ -223,7 +223,7 @@ def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
         raise PlanRefusedError(str(error), Code.BUDGET) from None
 
 
-def spent_of(state: Path, besides: str = "") -> dict[str, float]:
+def sum_spending(state: Path, besides: str = "") -> dict[str, float]:
     """Return the epsilon, delta and slack of a member's runs together, failed ones too, but for one plan."""
     paths = [path for path in state.glob("*/transcript.jsonl") if path.parent.name != besides]
     booked = [story.find("reserved") for story in map(read_transcript, paths) if story.is_spent]
@@ -299,7 +299,7 @@ class PartyConfig:
 
     def check_charter(self, plan: JointPlan) -> None:
         if self.charter is not None:
-            self.charter.check(plan, self.name, spent_of(self.state, plan.digest))
+            self.charter.check(plan, self.name, sum_spending(self.state, plan.digest))
         elif "charter" in plan.text:
             raise PlanRefusedError("The plan names a charter, my settings have none.", Code.CHARTER)
 

@@ -35,7 +35,7 @@ from sordino.parties.mpc.links import Credentials, accept, peer_fingerprint
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.parties.mpc.tasks import seconds_of
 from sordino.parties.mpc.transcript import open_private, private_folder, read_transcript
-from sordino.parties.words import DIGEST, Code, PlanRefusedError, code_of, read_toml, shown
+from sordino.parties.words import DIGEST, Code, PlanRefusedError, code_of, read_toml, show
 
 END = ("settled", "failed", "refused", "died")
 STATUS = (*END, "proposed", "starting", "running", "unknown", "stopped", "out of reach")
@@ -71,7 +71,7 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
     plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
     if seconds is None:
         seconds = own.limits.patience + max(own.limits.work, 3 * seconds_of(plan.coordinates, plan.share))
-    members = {shown(row["name"])[1:-1]: _pinned(row, own) for row in plan.text["members"]}
+    members = {show(row["name"])[1:-1]: _pin(row, own) for row in plan.text["members"]}
     for name, member in members.items():
         answer = ask(member, own.credentials, {"op": "run", "plan": plan.text})
         yield f"{name}: {answer.words}"
@@ -104,8 +104,8 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
 def status_everywhere(plan_path: Path, config: Path) -> Iterator[str]:
     plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
     for row in plan.text["members"]:
-        answer = ask(_pinned(row, own), own.credentials, {"op": "status", "plan": plan.digest})
-        yield f"{shown(row['name'])[1:-1]}: {answer.words}, {answer.releases} release(s)"
+        answer = ask(_pin(row, own), own.credentials, {"op": "status", "plan": plan.digest})
+        yield f"{show(row['name'])[1:-1]}: {answer.words}, {answer.releases} release(s)"
 
 
 def opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
@@ -115,13 +115,13 @@ def opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
         try:
             if row["name"] != own.name:
                 question = {"op": "status", "plan": plan.digest}
-                said.append(ask(_pinned(row, own), own.credentials, question).sharing)
+                said.append(ask(_pin(row, own), own.credentials, question).sharing)
         except SordinoError:
             said.append("")
     return opened(said, plan.share.threshold)
 
 
-def _pinned(row: dict[str, Any], own: PartyConfig) -> dict[str, Any]:
+def _pin(row: dict[str, Any], own: PartyConfig) -> dict[str, Any]:
     return {**row, "pins": {row["fingerprint"], *own.partners.members.get(row["name"], ())}}
 
 
@@ -156,7 +156,7 @@ def ask(member: dict[str, Any], credentials: Credentials, question: dict[str, An
 
     The question goes to nobody but the holder of the certificate that the plan pins for this member.
     """
-    name = shown(member["name"])[1:-1]
+    name = show(member["name"])[1:-1]
     host, _, port = str(member.get("control", "")).rpartition(":")
     if not host:
         raise InvalidInputError(f"The plan has no control address for {name}.")
@@ -205,7 +205,7 @@ class Daemon:
         except (SordinoError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             # The words stay here: they may name a path or a figure. Others hear a code.
             code = code_of(error, Code.QUESTION)
-            self.log("refused", code=code.value, caller=caller[:16], words=shown(str(error), 300))
+            self.log("refused", code=code.value, caller=caller[:16], words=show(str(error), 300))
         except OSError as error:
             code = Code.OWN
             self.log("no answer", caller=caller[:16], words=type(error).__name__)
@@ -228,7 +228,7 @@ class Daemon:
                 if stopped and not self._is_at_work(path.parent.name):
                     self._start(path.parent.name, plan)
             except SordinoError as error:
-                self.log("not resumed", plan=path.parent.name, words=shown(str(error), 300))
+                self.log("not resumed", plan=path.parent.name, words=show(str(error), 300))
 
     def end_doubts(self) -> None:
         """End runs that stopped before this member sent a share, where the others know what was opened."""

@@ -29,7 +29,7 @@ from sordino.parties.mpc.config import (
     check_budget,
     check_partners,
     check_plan,
-    spent_of,
+    sum_spending,
     transcript_path,
 )
 from sordino.parties.mpc.control import opened_elsewhere
@@ -46,7 +46,7 @@ from sordino.parties.mpc.transcript import (
     private_folder,
     read_transcript,
 )
-from sordino.parties.words import DIGEST, Code, PlanRefusedError, code_of, shown
+from sordino.parties.words import DIGEST, Code, PlanRefusedError, code_of, show
 from sordino.runs import Promise, Run
 from sordino.runs.journal import Journal, SavedRun, resumed
 from sordino.runs.promise import digest_of as digest_of_plan
@@ -144,7 +144,7 @@ class PartyRun:
         ours = isinstance(error, SordinoError)
         if ours and self._story.is_spent and not self._is_taken:
             with contextlib.suppress(SordinoError):
-                self._end_booking(self._resumed(), type(error).__name__)
+                self._end_booking(self._resume(), type(error).__name__)
         kind = "refused" if isinstance(error, PlanRefusedError) else "failed"
         # Only our own errors are known to quote no data.
         reason = str(error) if ours else type(error).__name__
@@ -196,7 +196,7 @@ class PartyRun:
         config, story, salt = self.config, self._story, self._folder / "salt"
         try:
             ledger = stack.enter_context(Ledger.open(config.ledger, create=False))
-            spent = spent_of(config.state, self.plan.digest)["slack"]
+            spent = sum_spending(config.state, self.plan.digest)["slack"]
             self._promise = check_plan(self.plan, config.policy, spent, ledger, config.dataset)
             if not story.is_spent:
                 check_budget(ledger, config.dataset, self._promise)
@@ -232,7 +232,7 @@ class PartyRun:
         def agree(lattice: Lattice, release: Any, params: Any, position: int) -> None:
             lasting.expect(header_of(lattice, type(release.query).__name__, position), numbers_of(params))
 
-        with self._reserved() as run:
+        with self._reserve() as run:
             executor = PartiesExecutor(self._local, lasting, share, self._index, plan.records, agree)
             last, steps = plan.task.follow(run.curate(executor))
             found, model = plan.task.finish(last), plan.model
@@ -290,7 +290,7 @@ class PartyRun:
         return heard
 
     @contextlib.contextmanager
-    def _reserved(self) -> Iterator[Run]:
+    def _reserve(self) -> Iterator[Run]:
         """Book the whole plan here, and go on only when everybody has; else give it back.
 
         Between the booking and the curator nothing looks at a record, so that what fails there costs nothing:
@@ -298,7 +298,7 @@ class PartyRun:
         """
         is_spent = self._story.is_spent
         if is_spent:
-            booked = self._resumed()
+            booked = self._resume()
         else:
             self._transcript.write("reserving", durable=True)
             booked = self._book()
@@ -345,10 +345,10 @@ class PartyRun:
         ):
             if found:
                 self._transcript.write("spent", durable=True)
-                self._resumed().fail("opened elsewhere")
+                self._resume().fail("opened elsewhere")
                 why = "Others have opened an answer: what was reserved stays spent. Make a new plan."
             else:
-                self._give_back(self._resumed())
+                self._give_back(self._resume())
                 why = "Nothing was opened: what was reserved is given back. The plan may be run again."
             self._transcript.write("failed", durable=True, reason=why, code=Code.SPENT.value)
         raise PlanRefusedError(why, Code.SPENT)
@@ -363,7 +363,7 @@ class PartyRun:
                 self._hear_bookings(Code.BUDGET)
             raise PlanRefusedError(f"{self.config.name} could not reserve: {error}", Code.BUDGET) from None
 
-    def _resumed(self) -> Run:
+    def _resume(self) -> Run:
         """Take over what an earlier process of this member has booked; a copy of its files comes too late."""
         config, story = self.config, self._story
         turns = sum(line["kind"] == "resumed" for line in story.lines)
@@ -428,7 +428,7 @@ def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
         rows: LocalExecutor = plan.model.joint_rows(found.X, found.y)
         return rows
     except SordinoError as error:
-        said = shown(classes, 300) if classes else "numbers"
+        said = show(classes, 300) if classes else "numbers"
         raise PlanRefusedError(
             f"The records here do not fit the plan, whose targets are {said}: {error} Declare other labels "
             "in the plan (classes = [0, 1]), or drop records by a public rule.",

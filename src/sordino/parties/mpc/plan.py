@@ -132,9 +132,9 @@ class JointPlan:
     @cached_property
     def certificate(self) -> Certificate:
         """What the plan certifies, computed here, the distance of the noise from the ideal in delta."""
-        return self.promised().certificate
+        return self.promise().certificate
 
-    def promised(self, ledger: Ledger | None = None, dataset_id: str | None = None) -> Promise:
+    def promise(self, ledger: Ledger | None = None, dataset_id: str | None = None) -> Promise:
         ask = replace(self.ask, ledger=ledger, dataset_id=dataset_id)
         return Promise.given(ask, self.kernel_plan, slack=self.slack)
 
@@ -257,7 +257,7 @@ def make_plan(
     return made
 
 
-shown = partial(words.shown, most=2000)  # all of it but for very long lists
+shown = partial(words.show, most=2000)  # all of it but for very long lists
 
 
 def in_words(plan: JointPlan) -> list[str]:

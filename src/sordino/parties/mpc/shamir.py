@@ -218,10 +218,10 @@ class Shamir:
     async def coin(self, mine: bytes) -> bytes:
         engine = self._engine
         # A coin is shown only by who holds all shares and all commitments: nobody can share after the toss.
-        promised = await engine.tell_all(_sealed(mine, engine.index))
+        promised = await engine.tell_all(_seal(mine, engine.index))
         shown = await engine.tell_all(mine)
         for peer, (promise, coin) in enumerate(zip(promised, shown)):
-            if promise != _sealed(coin, peer):
+            if promise != _seal(coin, peer):
                 name = engine.members[peer].name
                 raise PartyError(f"Coin check: {name} showed another coin than it had promised.", name)
         joint = hashlib.sha256(b"".join(promised + shown)).digest()
@@ -244,7 +244,7 @@ class Shamir:
         return self.field.combine(quorum).reshape(secret.shape)
 
 
-def _sealed(coin: bytes, index: int) -> bytes:
+def _seal(coin: bytes, index: int) -> bytes:
     return hashlib.sha256(b"sordino coin %d " % index + coin).digest()
 
 

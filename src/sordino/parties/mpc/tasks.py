@@ -185,7 +185,7 @@ class Rehearsal:
         self.largest[name] = max(self.largest[name], found.values.size)
         public = public_generator(self.largest.total())
         noise = public.standard_normal(found.values.shape) * lattice.std * lattice.spacing
-        answer = found.shaped(found.values * lattice.spacing + noise)
+        answer = found.give_shape(found.values * lattice.spacing + noise)
         return answer / release.sampling.expected(n) if release.mean else answer
 
     def coordinates(self, setting: Any) -> int:

@@ -560,7 +560,7 @@ class HeavyTailedSparse:
     joint: float | None = None
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> HeavyTailedSparse:
+    def configure(cls, problem: Problem, options: Options) -> HeavyTailedSparse:
         """Fill what the user left open from public facts; ``clip_norm`` is the threshold B.
 
         Rows of the sparse estimators have a declared bound, and so have entries of a gradient: half of the

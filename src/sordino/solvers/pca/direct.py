@@ -21,15 +21,15 @@ from sordino.solvers.pca.spectrum import (
     Principal,
     captured_variance,
     decompose,
-    filled,
+    fill,
     fits_matrix,
     locate,
     location_from,
-    measured,
+    measure,
     moments_release,
     noise_level,
     noise_std,
-    shared,
+    share,
     spectrum_release,
     spectrum_share,
     strength,
@@ -56,7 +56,7 @@ class Gauss:
     asked: ClassVar[str] = "gram"
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: Options) -> Gauss:
+    def configure(cls, problem: PcaProblem, options: Options) -> Gauss:
         if not fits_matrix(problem.features):
             raise InvalidInputError(
                 f"Expected at most 3952 features for solver 'gauss' (500 MB of matrices), got "
@@ -77,7 +77,7 @@ class Gauss:
         answer = curator.release(self.asked, place.ball)
         std = noise_std(curator, self.asked, place.ball) / problem.population
         found = principal_of(*self._read(answer, std, problem.features), place, problem)
-        yield measured(curator, problem, found, place)
+        yield measure(curator, problem, found, place)
 
     def _read(self, answer: Floats, std: float, features: int) -> tuple[Floats, float]:
         """Return the noisy matrix and the standard deviation of its diagonal, as symmetric noise has it."""
@@ -97,7 +97,7 @@ def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProble
     doubt, total = np.hypot(doubt, moved * variances), max(total, 1e-300)
     if not problem.center:  # the error of the mean counts along it
         doubt = np.hypot(doubt, 2.0 * np.abs(axes @ place.mean) * math.sqrt(place.stray / d))
-    variances, doubt = filled(variances, total, d), shared(doubt, d)
+    variances, doubt = fill(variances, total, d), share(doubt, d)
     edge, stated = strength(std, d), np.hypot(doubt, hides)
     return Principal(axes, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
 
@@ -157,7 +157,7 @@ class Screen:
     most: int = MOST
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: Options) -> Screen:
+    def configure(cls, problem: PcaProblem, options: Options) -> Screen:
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
@@ -183,8 +183,8 @@ class Screen:
         found = principal_of(
             curator.release("gram", ball), noise_std(curator, "gram", ball) / n, place, small
         )
-        found = measured(curator, small, found, place, columns)
-        yield widened(found, columns, problem, max(whole - kept, 0.0) + found.total)
+        found = measure(curator, small, found, place, columns)
+        yield widen(found, columns, problem, max(whole - kept, 0.0) + found.total)
 
     def _chosen(self, squares: Floats, std: float, least: int) -> Ints:
         """Return the columns that stand out of the noise, in order."""
@@ -194,7 +194,7 @@ class Screen:
         return np.sort(order)
 
 
-def widened(found: Principal, columns: Ints, problem: PcaProblem, total: float) -> Principal:
+def widen(found: Principal, columns: Ints, problem: PcaProblem, total: float) -> Principal:
     """Put the axes and the mean of some columns among zeros."""
     axes = np.zeros((len(found.axes), problem.features))
     axes[:, columns] = found.axes
@@ -236,8 +236,8 @@ class StreamGauss:
     parts: int
 
     @classmethod
-    def configured(cls, problem: PcaProblem, parts: int) -> StreamGauss:
-        Gauss.configured(problem, Options())
+    def configure(cls, problem: PcaProblem, parts: int) -> StreamGauss:
+        Gauss.configure(problem, Options())
         return cls(parts)
 
     def plan(self, problem: PcaProblem) -> Plan:

@@ -18,15 +18,15 @@ from sordino.solvers.pca.spectrum import (
     Principal,
     by_strength,
     captured_variance,
-    filled,
+    fill,
     fix_signs,
     locate,
-    measured,
+    measure,
     moments_release,
     noise_level,
     noise_std,
     polar,
-    shared,
+    share,
     spectrum_release,
     strength,
     weight_of_rest,
@@ -38,7 +38,7 @@ _FOLLOW = {"n_oversamples": Option(20, 0)}
 BATCH = 10  # a mini-batch is this part of the records
 
 
-def _followed(problem: PcaProblem, own: dict[str, Any]) -> int:
+def _count_directions(problem: PcaProblem, own: dict[str, Any]) -> int:
     """Return how many directions an iteration follows: more than wanted, so that it converges fast."""
     return min(problem.features, problem.components + own["n_oversamples"])
 
@@ -101,9 +101,9 @@ class Products:
         k, place, std = self.problem.components, self.place, self.factor * std
         noisy = np.asarray(np.linalg.eigvalsh((inner + inner.T) / 2)[::-1], dtype=np.float64)
         variances, doubt = place.real(*captured_variance(noisy, std, k))
-        doubt = shared(np.hypot(FOLLOWED * doubt, self.moved * variances), self.problem.features)
+        doubt = share(np.hypot(FOLLOWED * doubt, self.moved * variances), self.problem.features)
         total = max(place.total or float(variances.sum()), 1e-300)
-        variances = filled(variances, total, self.problem.features)
+        variances = fill(variances, total, self.problem.features)
         rows, edge = fix_signs(np.ascontiguousarray(axes[:, :k].T)), strength(std, len(inner))
         stated = np.hypot(doubt, self.hides)
         return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
@@ -165,11 +165,11 @@ class Power:
     momentum: float = 1.0
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: Options) -> Power:
+    def configure(cls, problem: PcaProblem, options: Options) -> Power:
         noisy = math.isfinite(problem.epsilon)
         own = options.read(cls.capabilities, momentum=float(noisy))
         steps = options.steps(STEPS if noisy else STEPS_WITHOUT_NOISE)
-        return cls(_followed(problem, own), steps, own["momentum"])
+        return cls(_count_directions(problem, own), steps, own["momentum"])
 
     def plan(self, problem: PcaProblem) -> Plan:
         noise = problem.gaussian(weight_of_rest(problem, self.steps, last=True))
@@ -191,7 +191,7 @@ class Power:
             memory = self.momentum * memory + answer
             turned = fix_signs(np.linalg.svd(memory, full_matrices=False)[0].T).T
             found = products.principal(basis.T @ answer, turned, std)
-            yield found if t + 1 < self.steps else measured(curator, problem, found, place)
+            yield found if t + 1 < self.steps else measure(curator, problem, found, place)
             memory, basis = memory @ (basis.T @ turned), turned
 
 
@@ -228,10 +228,10 @@ class Spca:
     decay: bool = True
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: Options) -> Spca:
+    def configure(cls, problem: PcaProblem, options: Options) -> Spca:
         sampling = problem.minibatches(options.batch(problem, BATCH))
         step, own = options.step_size or STEP, options.read(cls.capabilities)
-        return cls(_followed(problem, own), options.passes(EPOCHS, problem, BATCH), step, sampling)
+        return cls(_count_directions(problem, own), options.passes(EPOCHS, problem, BATCH), step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
         query = GramProduct(problem.data_norm)
@@ -284,10 +284,10 @@ class Oja(Spca):
     )
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: Options) -> Oja:
+    def configure(cls, problem: PcaProblem, options: Options) -> Oja:
         steps = min(options.steps(BATCHES), problem.population)
         step, own = options.step_size or OJA_STEP, options.read(cls.capabilities)
-        return cls(_followed(problem, own), steps, step, Disjoint(steps))
+        return cls(_count_directions(problem, own), steps, step, Disjoint(steps))
 
     def plan(self, problem: PcaProblem) -> Plan:
         noise = problem.gaussian(weight_of_rest(problem))
@@ -331,10 +331,10 @@ class Vrpca:
     correction: float = 0.3
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: Options) -> Vrpca:
+    def configure(cls, problem: PcaProblem, options: Options) -> Vrpca:
         sampling = problem.minibatches(options.batch(problem, BATCH))
         step, own = options.step_size or VRPCA_STEP, options.read(cls.capabilities)
-        return cls(_followed(problem, own), options.steps(VRPCA_EPOCHS), INNER, step, sampling)
+        return cls(_count_directions(problem, own), options.steps(VRPCA_EPOCHS), INNER, step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
         query = GramProduct(problem.data_norm)

@@ -108,7 +108,7 @@ def captured_variance(noisy: Floats, std: float, count: int) -> tuple[Floats, Fl
     return np.sqrt(np.maximum(np.square(captured) - np.square(doubt), 0.0)) * (captured > 0), doubt
 
 
-def filled(variances: Floats, total: float, features: int) -> Floats:
+def fill(variances: Floats, total: float, features: int) -> Floats:
     """Give axes that drown in noise the average of what is left: random directions capture that.
 
     Together they explain no more than the total.
@@ -118,8 +118,8 @@ def filled(variances: Floats, total: float, features: int) -> Floats:
     return np.maximum(variances, left)
 
 
-def shared(doubt: Floats, features: int) -> Floats:
-    """Add to each deviation its part of all of them: what one axis lacks, :func:`filled` gives to others."""
+def share(doubt: Floats, features: int) -> Floats:
+    """Add to each deviation its part of all of them: what one axis lacks, :func:`fill` gives to others."""
     return np.hypot(doubt, doubt.sum() / features)
 
 
@@ -410,7 +410,7 @@ AGREE, APART = 2.5, 4.0
 LOUD = 0.3
 
 
-def measured(
+def measure(
     curator: Curator, problem: PcaProblem, found: Principal, place: Location, columns: Ints | None = None
 ) -> Principal:
     r"""Return the axes with variances of rows that nothing but ``data_norm`` has clipped.
@@ -451,5 +451,5 @@ def measured(
     total = max(
         found.total, min(float(values.sum()), found.total + 2.0 * float(std[0]))
     )  # as noisy as they are
-    values = filled(values, total, problem.features)
+    values = fill(values, total, problem.features)
     return replace(found, variances=values, doubt=doubt, total=total, stated=stated)
