@@ -95,7 +95,7 @@ def test_door_08_old_machine_code_does_not_pile_up(tmp_path, monkeypatch):
 
 def holders():
     """Return the modules of the package that hold functions whose machine code is kept."""
-    files = [f for f in SOURCE.rglob("*.py") if "@compiled(" in f.read_text("utf-8")]
+    files = [f for f in SOURCE.rglob("*.py") if "@compile_with_cache(" in f.read_text("utf-8")]
     names = [".".join(("sordino", *f.relative_to(SOURCE).with_suffix("").parts)) for f in files]
     return [name.removesuffix(".__init__") for name in names]
 

@@ -67,7 +67,7 @@ def test_persons_clipped_record_by_record_are_found(monkeypatch):
 def test_tiny_products_that_lose_their_digits_are_found(monkeypatch):
     monkeypatch.setattr(clip, "TINY", 0.0)
     monkeypatch.setattr(glm, "compiled_form", lambda loss: None)  # what is compiled cannot be changed
-    for name in ("clipped", "times_factor", "_clip_each", "_products", "_factors"):
+    for name in ("clip_scalar", "times_factor", "_clip_each", "_products", "_factors"):
         monkeypatch.setattr(clip, name, getattr(clip, name).py_func)
     found(Case("tiny clip", GlmGradient(SQUARED, 1e-12), 0 * W[:4]), "dense")
 

@@ -36,7 +36,7 @@ def test_the_whole_url_can_be_revealed_in_this_process():
 
 
 def test_another_process_does_not_learn_the_password():
-    code = f"import pickle; print(pickle.loads({pickle.dumps(Address(URL))!r}).revealed())"
+    code = f"import pickle; print(pickle.loads({pickle.dumps(Address(URL))!r}).reveal())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == PUBLIC
 

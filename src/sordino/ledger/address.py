@@ -40,7 +40,7 @@ class Address(str):
     >>> address = Address("postgresql://ada:secret@host/budgets")
     >>> address
     'postgresql://ada@host/budgets'
-    >>> address.revealed()
+    >>> address.reveal()
     'postgresql://ada:secret@host/budgets'
     """
 

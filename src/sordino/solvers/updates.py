@@ -179,7 +179,7 @@ def smooth_vector(vector: Vector, strength: float, kept: int = 0) -> Vector:
     Examples
     --------
     >>> import numpy as np
-    >>> smoothed(np.array([4.0, 0.0, 0.0, 0.0]), 1.0).round(3).tolist()
+    >>> smooth_vector(np.array([4.0, 0.0, 0.0, 0.0]), 1.0).round(3).tolist()
     [1.867, 0.8, 0.533, 0.8]
     """
     if not strength:

@@ -444,7 +444,7 @@ def scale_down(coefficients: Floats, factors: Floats) -> Floats:
     """
     if hasattr(coefficients, "tensor"):
         near: Any = coefficients
-        return near.like(_doubles().scaled(near.tensor, beside(near, factors)))
+        return near.like(_doubles().scale_down(near.tensor, beside(near, factors)))
     out = np.empty(len(coefficients))
     _products(np.ascontiguousarray(coefficients), factors, out)
     return out
