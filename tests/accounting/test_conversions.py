@@ -15,8 +15,6 @@ from sordino.accounting.conversions import (
     gaussian_epsilon,
     gaussian_mu,
     gaussian_multiplier,
-    zcdp_epsilon,
-    zcdp_rho,
 )
 from sordino.errors import InvalidInputError
 
@@ -39,34 +37,10 @@ def test_gaussian_epsilon_solves_the_exact_equation(mu, delta):
     assert exact == pytest.approx(delta, rel=1e-4) or (epsilon == 0 and exact <= delta)
 
 
-@given(EPSILONS, DELTAS)
-def test_rho_is_the_largest_that_fits(epsilon, delta):
-    rho = zcdp_rho(epsilon, delta)
-    assert zcdp_epsilon(rho, delta) <= epsilon
-    assert zcdp_epsilon(rho * (1 + 1e-6), delta) > epsilon * (1 - 1e-12)
-
-
-@given(st.floats(1e-6, 50), DELTAS)
-def test_zcdp_costs_at_least_the_gaussian_it_describes_and_less_than_the_classical_bound(rho, delta):
-    found = zcdp_epsilon(rho, delta)
-    assert found >= gaussian_epsilon(math.sqrt(2 * rho), delta) - 1e-9
-    assert found <= rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
-
-
-def test_zcdp_minimises_over_all_orders():
-    for rho, delta in ((1e-13, 1e-12), (1e-4, 1e-6), (0.1, 1e-5), (5.0, 0.01)):
-        a = 1 + np.geomspace(1e-3, 1e9, 200001)
-        brute = (rho * a + np.log1p(-1 / a) - np.log(a * delta) / (a - 1)).min()
-        assert zcdp_epsilon(rho, delta) == pytest.approx(max(brute, 0), rel=1e-6)
-
-
 def test_no_budget_and_no_limit():
     assert gaussian_epsilon(0, 1e-5) == 0
-    assert zcdp_epsilon(0, 1e-5) == 0
-    assert zcdp_epsilon(math.inf, 1e-5) == math.inf
     assert gaussian_multiplier(math.inf, 1e-5) == 0
     assert gaussian_mu(math.inf, 1e-5) == math.inf
-    assert zcdp_rho(math.inf, 1e-5) == math.inf
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, "1", None, True, [1.0]])
@@ -90,7 +64,7 @@ def test_numpy_numbers_are_numbers(number):
     assert check_epsilon(math.inf) == math.inf
 
 
-@pytest.mark.parametrize(("function", "name"), [(gaussian_epsilon, "mu"), (zcdp_epsilon, "rho")])
+@pytest.mark.parametrize(("function", "name"), [(gaussian_epsilon, "mu")])
 @pytest.mark.parametrize("value", [-1e-9, math.nan])
 def test_negative_costs_are_refused(function, name, value):
     with pytest.raises(InvalidInputError, match=f"{name} >= 0"):

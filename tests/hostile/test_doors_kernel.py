@@ -18,7 +18,7 @@ from sordino.errors import WorkerError
 from sordino.kernel import Relation, public_generator
 from sordino.kernel import arrays as machine_code
 from sordino.kernel.clip import clipped_matrix, joint_norms, row_norms, to_bound
-from sordino.report.provenance import code_digest
+from sordino.ledger.address import code_digest
 
 SOURCE = Path(sordino.__file__).parent
 
@@ -125,7 +125,7 @@ def test_door_08_the_digest_of_the_code_is_of_what_runs(copy):
     code = """
 import os, sordino
 from pathlib import Path
-from sordino.report.provenance import code_digest
+from sordino.ledger.address import code_digest
 print(code_digest().replace(" ", "-"))
 file = Path(sordino.__file__).parent / "kernel" / "query.py"
 file.write_text(file.read_text() + "# changed")

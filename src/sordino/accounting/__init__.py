@@ -16,8 +16,6 @@ from sordino.accounting.conversions import (
     gaussian_epsilon,
     gaussian_mu,
     gaussian_multiplier,
-    zcdp_epsilon,
-    zcdp_rho,
 )
 from sordino.accounting.renyi import ORDERS, rdp_epsilon
 
@@ -39,6 +37,4 @@ __all__ = [
     "rdp_curve",
     "rdp_epsilon",
     "solve_scale",
-    "zcdp_epsilon",
-    "zcdp_rho",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import mpmath
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from sordino.errors import InvalidInputError
 from sordino.values import is_number
@@ -95,46 +95,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the mu whose Gaussian DP is exactly (epsilon, delta): 1 / multiplier."""
     multiplier = gaussian_multiplier(epsilon, delta)
     return 1 / multiplier if multiplier else math.inf
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    r"""Return the epsilon of rho-zCDP, minimised over all orders a > 1.
-
-    ``epsilon = rho a + ln(1 - 1/a) - ln(a delta)/(a - 1)`` (Canonne, Kamath, Steinke 2020).
-    """
-    if not rho >= 0:
-        raise InvalidInputError(f"Expected rho >= 0, got {rho!r}.")
-    delta = check_delta(delta)
-    if rho == 0 or math.isinf(rho):
-        return rho
-
-    def at(log_shift: float) -> float:
-        a = 1 + math.exp(log_shift)
-        terms = rho * a, math.log1p(-1 / a), -math.log(a * delta) / (a - 1)
-        return sum(terms) + 2.0**-50 * sum(map(abs, terms))  # rounded up
-
-    # Without the two small terms the best shift is sqrt(ln(1/delta)/rho); it lies a factor away.
-    centre = 0.5 * math.log(math.log(1 / delta) / rho)
-    found = optimize.minimize_scalar(at, bounds=(centre - 6, centre + 6), method="bounded")
-    return max(float(found.fun), 0.0)
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho whose tight conversion stays within (epsilon, delta).
-
-    Examples
-    --------
-    >>> round(zcdp_rho(1.0, 1e-5), 4)
-    0.0306
-    """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    if math.isinf(epsilon):
-        return math.inf
-    low = high = math.log(epsilon**2 / (4 * (epsilon + math.log(1 / delta))))  # never too much
-    while zcdp_epsilon(math.exp(high), delta) <= epsilon:
-        high += 1
-    root = optimize.brentq(lambda t: zcdp_epsilon(math.exp(t), delta) - epsilon, low, high, rtol=1e-12)
-    return math.exp(root) * (1 - 1e-9)
 
 
 def default_delta(population: int) -> float:

@@ -242,7 +242,7 @@ class Delivery:
 
     def end(self, model: Any, budget: dict[str, Any], shown: Any = None, **found: Any) -> None:
         """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
-        from sordino.report.provenance import code_digest
+        from sordino.ledger.address import code_digest
 
         report = model.privacy_
         run = {**self.run, "code": code_digest(), "finished": _now(), **found}

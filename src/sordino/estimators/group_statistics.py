@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -176,7 +176,10 @@ class Keys:
     levels: tuple[Levels, ...]
     owners: Any = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
-    records: ClassVar[Any]  # wherever they lie: the cell of each and its value, or zero
+
+    def records(self, values: Any = None) -> Any:
+        """Return the cell and the value, or zero, of each record, wherever they lie."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"Keys({', '.join(f'{k.name}: {len(k.labels)} levels' for k in self.levels)})"

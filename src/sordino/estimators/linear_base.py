@@ -200,9 +200,14 @@ class Coefficients(Tabular, PrivateEstimator):
 
     coef_: Floats
     n_iter_: int
-    # A subclass knows the loss and the number of margins, and the coefficients in the user's units.
-    _outputs: ClassVar[Any]
-    _attributes: ClassVar[Any]
+
+    def _outputs(self) -> tuple[Loss, int]:
+        """Return the loss and the number of margins."""
+        raise NotImplementedError
+
+    def _attributes(self, found: LinearFit) -> dict[str, Any]:
+        """Return the coefficients in the user's units, by the names of attributes."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -231,15 +236,28 @@ class LinearModel(LinearParameters, Coefficients):
     alpha: Any
     coef_noise_: Floats | None
     data_norm_: float
-    # A subclass knows its penalties as fields of the problem, how many coefficients survive (None: all), the
-    # loss (of two classes), the line of the report about targets, and targets as the loss sees them.
-    _penalties: ClassVar[Any]
-    _sparsity: ClassVar[Any]
-    _loss: ClassVar[Any]
-    _target_fact: ClassVar[Any]
-    _targets_of: ClassVar[Any]
     _has_members: bool = False  # an instance has it, and ``_around``, only while a search makes its members
     _around: Around | None = None
+
+    def _penalties(self) -> dict[str, Any]:
+        """Return the penalties as fields of the problem."""
+        raise NotImplementedError
+
+    def _sparsity(self, problem: Problem) -> int | None:
+        """Return how many coefficients survive; None for all."""
+        raise NotImplementedError
+
+    def _loss(self) -> Loss:
+        """Return the loss, of two classes where there are several."""
+        raise NotImplementedError
+
+    def _target_fact(self) -> str:
+        """Return the line of the report about targets."""
+        raise NotImplementedError
+
+    def _targets_of(self, y: Any) -> Any:
+        """Return targets as the loss sees them."""
+        raise NotImplementedError
 
     def _ridge(self) -> float:
         return float(self._penalties().get("ridge", 0.0))

@@ -8,12 +8,24 @@ from importlib import import_module
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError, require_extra
 from sordino.execute.csr import as_rows
 from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, LocalRecords
-from sordino.kernel import Batch, Disjoint, FixedSize, Full, Offer, Poisson, Question, SparseVector, clip
+from sordino.kernel import (
+    Batch,
+    Disjoint,
+    Executor,
+    FixedSize,
+    Full,
+    Offer,
+    Poisson,
+    Question,
+    SparseVector,
+    clip,
+)
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import Share
 from sordino.kernel.query import AffineViews, ColumnSums, DenseRows, GramSums, Parts, RowBlocks, ValueColumns
@@ -228,8 +240,14 @@ class Held(_Elsewhere):
     dtype: Any
     sparse: bool
     names: list[str] | None = None
-    column: ClassVar[Any]  # one value per row, brought to its rows
-    executor: ClassVar[Any]
+
+    def column(self, values: Any) -> Any:
+        """Return one value per row, brought to its rows."""
+        raise NotImplementedError
+
+    def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> Executor:
+        """Return what adds up these rows; parameters as of :class:`LocalExecutor`."""
+        raise NotImplementedError
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         return self[:]
@@ -243,21 +261,29 @@ class HeldColumn(_Elsewhere):
 
     shape: tuple[int]
     kinds: set[str]
-    map: ClassVar[Any]  # through a function of arrays, which is sent to the records, so it must pickle
-    unique: ClassVar[Any]  # the distinct values in order; None where they are too many to be labels
-    least: ClassVar[Any]
 
-    def clip(self, low: float, high: float, out: None = None) -> Any:
+    def map(self, function: Callable[..., Any], *constants: Any) -> HeldColumn:
+        """Return the column through a function of arrays, which is sent to the records, so it must pickle."""
+        raise NotImplementedError
+
+    def unique(self) -> NDArray[Any] | None:
+        """Return the distinct values in order; None where they are too many to be labels."""
+        raise NotImplementedError
+
+    def least(self) -> float:
+        raise NotImplementedError
+
+    def clip(self, low: float, high: float, out: None = None) -> HeldColumn:
         """Return the column with its numbers moved into an interval; NumPy's ``clip`` calls it."""
         return self.map(np.clip, low, high)
 
-    def astype(self, kind: Any) -> Any:
+    def astype(self, kind: Any) -> HeldColumn:
         return self.map(np.asarray, np.dtype(kind))
 
-    def __rmul__(self, factor: float) -> Any:
+    def __rmul__(self, factor: float) -> HeldColumn:
         return self.map(np.multiply, factor)
 
-    def __sub__(self, term: float) -> Any:
+    def __sub__(self, term: float) -> HeldColumn:
         return self.map(np.subtract, term)
 
 
@@ -453,14 +479,16 @@ class PartedExecutor:
     that the curator drew for this release, position and part: a task that is run again draws the same ones.
     """
 
-    _branches: ClassVar[Any]  # sums of parts that together hold each part once
-
     def __init__(self, sizes: Sequence[int], sparse: bool, records: str, remedy: str) -> None:
         self.sizes, self.population = tuple(sizes), sum(sizes)
         self.offer = replace(in_parts(CSR if sparse else DENSE, records, remedy), parts=self.sizes)
 
     def total(self, question: Question, batch: Batch) -> Any:
         return total(self._branches(question, batch.shares), len(self.sizes))
+
+    def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
+        """Return sums of parts that together hold each part once."""
+        raise NotImplementedError
 
 
 def part_sum(part: LocalExecutor, question: Question, share: Share) -> Any:

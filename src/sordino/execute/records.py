@@ -55,18 +55,41 @@ class LocalRecords:
     features: int
     weights: Floats | None = field(default=None, kw_only=True)
     parts: ClassVar[None] = None  # each row is a record of its own
-    # What a subclass knows to do with its rows: some of them by position, some of their columns, a block of
-    # clipped rows as an array, coefficients times rows, products with a point, sums, a pass for a gradient.
-    taken: ClassVar[Any]
-    _within_columns: ClassVar[Any]
-    clipped_rows: ClassVar[Any]
-    _scale_rows: ClassVar[Any]
-    _products: ClassVar[Any]
-    _add: ClassVar[Any]
-    _add_sizes: ClassVar[Any]
-    pulled: ClassVar[Any]
     row_norms: Floats = field(kw_only=True)
     positions: Ints | None = field(default=None, kw_only=True)
+
+    def taken(self, rows: Any) -> LocalRecords:
+        """Return some of these records, by position."""
+        raise NotImplementedError
+
+    def _within_columns(self, columns: Ints) -> LocalRecords:
+        raise NotImplementedError
+
+    def clipped_rows(self, rows: slice) -> Floats:
+        """Return a block of clipped rows as an array."""
+        raise NotImplementedError
+
+    def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
+        """Return coefficients times the rows of a block."""
+        raise NotImplementedError
+
+    def _products(self, w: Floats) -> Floats:
+        """Return the products of the stored rows with a point."""
+        raise NotImplementedError
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        """Add the sum of coefficients times stored rows to ``out``."""
+        raise NotImplementedError
+
+    def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
+        """Add the sum of ``|c_i x_i|``, or of its squares, entry by entry."""
+        raise NotImplementedError
+
+    def pulled(
+        self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
+    ) -> tuple[float, float]:
+        """Add the clipped gradient to ``out`` in one pass; return the sums of its factors."""
+        raise NotImplementedError
 
     @property
     def columns(self) -> int:

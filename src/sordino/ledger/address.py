@@ -13,9 +13,9 @@ import hashlib
 import os
 import re
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
@@ -23,6 +23,7 @@ from urllib.parse import unquote_plus
 SECRET_FIELDS = ("password", "sslpassword")
 """The parameters of a PostgreSQL URL that are secrets."""
 
+_PACKAGE: Any = import_module("sordino")  # whose version and start are asked; its rooms are not
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _WHOLE: dict[str, str] = {}  # public form -> the URL as typed; the memory of this process only
 
@@ -104,24 +105,35 @@ def this_process() -> str:
 
 def sign_owner(key: str) -> str:
     """Return the owner of a reservation: this process, the version and digest of its code, and a key."""
-    return f"{this_process()}|{version_of_code()}|{code_digest()}|{key}"
+    return f"{this_process()}|{_PACKAGE.__version__}|{_digest_here()}|{key}"
 
 
-@cache
-def version_of_code() -> str:
-    """Return the version of this Sordino, "" where it is not installed."""
-    with suppress(PackageNotFoundError):
-        return version("sordino")
-    return ""
-
-
-@cache
 def code_digest() -> str:
-    """Return a digest of the source of this Sordino as it lies on disk."""
-    root, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    """Return a hash of every Python file of this package: the same code has the same one.
+
+    Machine code is kept by the source it was made of (:mod:`sordino.kernel.arrays`), so the files say
+    what runs, unless they changed after this process loaded them; then nothing here knows, and words say so.
+    """
+    total = hashlib.sha256()
+    for name, file in sorted(_sources(resources.files("sordino"), "")):
+        content = file.read_bytes()
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+        if isinstance(file, Path):  # and not part of an archive
+            status = file.stat()
+            if max(status.st_mtime_ns, status.st_ctime_ns) > _PACKAGE._LOADED:
+                return "changed on disk after this process loaded it"
+    return total.hexdigest()
+
+
+_digest_here = cache(lambda: code_digest()[:16])  # at the first reservation: reading all source takes time
+
+
+def _sources(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for item in folder.iterdir():
+        if item.is_dir() and item.name != "__pycache__":
+            yield from _sources(item, f"{prefix}{item.name}/")
+        elif item.name.endswith(".py"):
+            yield prefix + item.name, item
 
 
 def is_mine(owner: str) -> bool:

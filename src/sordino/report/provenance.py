@@ -6,15 +6,14 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib import metadata, resources
+from importlib import metadata
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import sordino
-from sordino.ledger.address import person
+from sordino.ledger.address import code_digest, person
 
 _LONGEST = 200
 
@@ -43,31 +42,6 @@ def provenance(model: Any, dataset_id: str | None, author: str | None, config: A
         "config": text,
         "config_digest": hashlib.sha256(text.encode()).hexdigest(),
     }
-
-
-def code_digest() -> str:
-    """Return a hash of every Python file of this package: the same code has the same one.
-
-    Machine code is kept by the source it was made of (:mod:`sordino.kernel.arrays`), so the files say
-    what runs, unless they changed after this process loaded them; then nothing here knows, and words say so.
-    """
-    total = hashlib.sha256()
-    for name, file in sorted(_sources(resources.files("sordino"), "")):
-        content = file.read_bytes()
-        total.update(f"{name}\0{len(content)}\0".encode() + content)
-        if isinstance(file, Path):  # and not part of an archive
-            status = file.stat()
-            if max(status.st_mtime_ns, status.st_ctime_ns) > sordino._LOADED:
-                return "changed on disk after this process loaded it"
-    return total.hexdigest()
-
-
-def _sources(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for item in folder.iterdir():
-        if item.is_dir() and item.name != "__pycache__":
-            yield from _sources(item, f"{prefix}{item.name}/")
-        elif item.name.endswith(".py"):
-            yield prefix + item.name, item
 
 
 def plain(value: Any) -> Any:
