@@ -289,9 +289,9 @@ WINDOWS, SUMMED = products._windows, graph._sum_to
 @pytest.mark.parametrize(
     ("where", "what", "twin", "name"),
     [
-        (ghosts, "_merged", _no_cross_terms, "tied"),
+        (ghosts, "_merge", _no_cross_terms, "tied"),
         (ghosts, "_apart", lambda graph, paths: True, "functions"),
-        (graph, "_summed_to", lambda value, shape: SUMMED(value, shape) / 2, "standardised"),
+        (graph, "_sum_to", lambda value, shape: SUMMED(value, shape) / 2, "standardised"),
         (products, "_windows", lambda a, k, d, s: WINDOWS(a.flip(2), k, d, s), "video"),
     ],
 )
