@@ -42,7 +42,7 @@ from sordino.literature.reproduce.runner import source_commit
 from sordino.solvers.sparse import LATE
 
 RESULT = Path(__file__).parent / "results" / "defaults.json"
-DELTA, REPEATS = 1e-5, 3
+DELTA, REPEATS = 1e-5, 10
 Split = tuple[Any, Any, Any, Any]  # rows and targets to learn from, to judge on
 Settings = Mapping[str, Any]
 

@@ -250,8 +250,8 @@ class Pace:
 SATURATION, SHIFT = 30.0, 1.5
 # How much more noise a margin may carry where that along the shared direction, which later steps take back,
 # is not counted; from how many steps on some are well spent on finding it; after which shares of them the
-# slopes are looked at; how much longer steps get where margins are sure, and up to how many times.
-APART, PROBING, LOOKS, SURE, SUREST = 1.4, 10, (0.3, 0.6), 0.75, 8.0
+# slopes are looked at; up to how many times longer steps get where margins are sure.
+APART, PROBING, LOOKS, SUREST = 1.4, 10, (0.3, 0.6), 8.0
 
 
 @dataclass
@@ -262,15 +262,15 @@ class SharedPace(Pace):
     may lie there; what is left is at most ``row_bound^2 - |mean|^2``, and only that multiplies the noise of
     long steps. The mean costs two of the planned gradients: those at a large positive and a large negative
     intercept differ by it, since a slope is one or zero there. Its known noise is taken out of its length.
-    Two more gradients, beside the iterate, tell how far margins are from where they decide: noise on sure
-    margins does little harm, so that steps may be longer.
+    Two more gradients, beside the iterate, tell how far margins are from where they decide: sure margins bend
+    little and bear noise, so that all steps may be longer.
 
     **Privacy.** Post-processing of released gradients and of the planned noise.
     """
 
     axis: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
     short: float = math.inf
-    longest: float = math.inf  # before slopes were looked at
+    longer: float = 1.0  # by how much slopes that were looked at lengthen steps
     doubt: float = 0.0  # the deviation of a difference of two mean slopes
 
     @staticmethod
@@ -306,15 +306,16 @@ class SharedPace(Pace):
             pace.energy,
             axis=axis / math.sqrt(shared),
             short=1.0 / (problem.curvature * shared + problem.penalty_curvature),
-            longest=largest,
             doubt=math.sqrt(2 * (std / problem.intercept) ** 2 + 0.2 * sampled),
         )
 
     def look(self, here: Floats, there: Floats, problem: Problem) -> None:
         """Learn from the gradients at a point and :meth:`beside` it how far noise on margins matters."""
         steep = (float(there[-1] - here[-1]) / problem.intercept + 2 * self.doubt) / SHIFT
-        longer = min(max(1.0, (problem.curvature / max(steep, 1e-3)) ** SURE), SUREST)
-        self.largest, self.curvature = longer * self.longest, self.curvature / longer**2
+        longer = min(max(1.0, problem.curvature / max(steep, 1e-3)), SUREST)
+        change, self.longer = longer / self.longer, longer
+        self.largest, self.short = change * self.largest, change * self.short
+        self.curvature /= longer**2
 
     def move(self, point: Floats, gradient: Floats) -> Floats:
         along = float(self.axis @ gradient)
