@@ -117,7 +117,7 @@ def test_a_printed_number_of_a_model_that_predicts_nothing_is_called_so():
 
 
 def curves(values, trivial=None, **cells) -> dict[str, Verdict]:
-    methods = tuple(row(None, name) for name in "abc"[: len(values)])
+    methods = tuple(row(None, name) for name in "abcd"[: len(values)])
     made = [
         (one, {**dict.fromkeys(MODES, "none"), **cells, "sound": Cell((value,))})
         for one, value in zip(methods, values)
@@ -133,6 +133,7 @@ def test_an_order_of_curves_is_counted_once():
     assert count_kinds(found)[REPRODUCED] == 1
     assert curves((0.3, 0.2, 0.1))["set/1"].kind == MISSED
     assert curves((0.2001, 0.2))["set/1"] == Verdict(MISSED, "no order to see: b 0.2, a 0.2")
+    assert curves((0.1, 0.2, 0.3, 0.05))["set/1"].kind == REPRODUCED  # no figure draws d
 
 
 def test_an_order_among_models_that_predict_nothing_is_none():

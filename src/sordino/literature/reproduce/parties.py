@@ -113,15 +113,13 @@ def _world(name: str, records: int) -> World:
 
 
 def _table(name: str, quick: bool) -> Table:
-    """Return the panels of some sets: all methods for each m, or some for 100 and 1,000 parties."""
-    page = page_of(name)
-    which, panels = int("accuracy" in name), 1 if quick else 2 if page["methods"] else 3
+    """Return a panel for each set and number of parties."""
+    page, which, panels = page_of(name), int("accuracy" in name), 1 if quick else 3
     rows = [
         row
         for data in page["needs"]
         for parties in PARTIES[data][:panels]
         for row in _rows(data, partial(_world, data, SIZES[data]), parties, which, page["numbers"])
-        if not page["methods"] or row.method in page["methods"]
     ]
     formula = published_gradient_noise(EPSILON, DELTA)[1]
     nothing = {f"{data}, m = {m:,}": least for data, least in page["nothing"].items() for m in PARTIES[data]}
@@ -259,7 +257,7 @@ def scales(quick: bool) -> Table:
     """The noise of each method: a function of public numbers, so no run needs data."""
     m, n, steps = _PARTIES, _RECORDS, _STEPS
     output, gradient = 2 * CLIP / (n * _RIDGE * EPSILON), math.sqrt(2 * steps) * CLIP / (n * EPSILON)
-    outputs, tilt = partial(Outputs, CLIP, _RIDGE, m), "a tilt of each objective: see parties-all"
+    outputs, tilt = partial(Outputs, CLIP, _RIDGE, m), "a tilt of each objective: see parties"
     made: dict[str, tuple[type[Any], float, Any]] = {
         "Pathak et al.": (Laplace, output, outputs(factor=float(m))),
         "Local Out P": (Laplace, output / math.sqrt(m), outputs(factor=math.sqrt(m))),
@@ -384,10 +382,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 TABLES: dict[str, Callable[[bool], Table]] = {
-    **{
-        name: partial(_table, name)
-        for name in ("parties", "parties-accuracy", "parties-all", "parties-all-accuracy")
-    },
+    **{name: partial(_table, name) for name in ("parties", "parties-accuracy")},
     **{name: partial(aggregation, name) for name in ("aggregation-time", "aggregation-traffic")},
     "parties-noise": scales,
 }

@@ -387,8 +387,8 @@ def _beats_nothing(table: Table, row: Row, cell: Cell) -> bool:
 
 def _shows_order(table: Table, row: Row, found: Mapping[str, Cell]) -> bool | None:
     """Tell whether methods come in the order of the figure; None where no two of them are apart."""
-    here = _ranking(table, found)
     rank = {method: place for place, group in enumerate(table.order) for method in group}
+    here = [method for method in _ranking(table, found) if method in rank]
     apart = [
         (one, other)
         for one, other in combinations(here, 2)
