@@ -386,7 +386,7 @@ _PLAIN: dict[str, Any] = _LENGTH | {"clip_norm": 1.0, "schedule": "cosine", "ave
 _FLOOR = 0.01  # chosen on digits among 1, .1 and .01
 
 
-def settle(source: Any, population: int, weights: int, kind: str | None = None) -> Any:
+def choose_settings(source: Any, population: int, weights: int, kind: str | None = None) -> Any:
     """Return a trainer with what it does not ask for set by its recipe, or to the plain values.
 
     A rate goes with its optimiser. A field that is None asks for nothing. The recipe ``"auto"`` is that of

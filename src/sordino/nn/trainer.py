@@ -25,7 +25,15 @@ from sordino.nn.entrance import check_records
 from sordino.nn.network import Loss, Network, copy_module, is_sharded
 from sordino.nn.queries import exact_block
 from sordino.nn.session import Checkpoint, Session, Training, open_session, resume_session, together
-from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, TrainingState, settle, solver_of
+from sordino.nn.solvers import (
+    Descent,
+    NetworkSolver,
+    NetworkTask,
+    Recipe,
+    TrainingState,
+    choose_settings,
+    solver_of,
+)
 from sordino.runs import Ask, Price, PrivacyReport, track
 from sordino.runs.training import Choice
 from sordino.runs.training import Training as Priced
@@ -315,7 +323,7 @@ class Trainer:
         ``kind`` of records (``"image"``, ``"text"`` or ``"tabular"``) is what ``recipe="auto"`` looks at.
         """
         weights = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-        made: Trainer = settle(self, population, weights, kind)
+        made: Trainer = choose_settings(self, population, weights, kind)
         return made
 
     def solver(self, population: int) -> NetworkSolver:

@@ -342,7 +342,7 @@ async def _step(wires: Wires, level: Level, state: Shares, at_most: Shares) -> t
     decided = f.apply(lambda x: np.add.reduceat(x, level.groups, axis=1), below[:, level.digit])
     found = f.sum(f.multiply(state[:1], decided), axis=1)[:, None]
     equal = f.subtract(below[:, level.child + 1], below[:, level.child])
-    fresh = await wires.settle(np.concatenate([found, f.multiply(state[:1, level.parent], equal)], axis=1))
+    fresh = await wires.reshare(np.concatenate([found, f.multiply(state[:1, level.parent], equal)], axis=1))
     return fresh[:, 0], fresh[:, 1:]
 
 

@@ -214,9 +214,9 @@ class Wires:
         return list(found.swapaxes(0, 1))
 
     async def times(self, left: Shares, right: Shares) -> Shares:
-        return await self.settle(self.numbers.multiply(left[:1], right))
+        return await self.reshare(self.numbers.multiply(left[:1], right))
 
-    async def settle(self, product: Shares) -> Shares:
+    async def reshare(self, product: Shares) -> Shares:
         """Bring sums of products of wires back to the degree of a sharing."""
         found = await self.engine.reduce(product)
         self.log.append(found)
