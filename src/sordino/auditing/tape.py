@@ -431,10 +431,7 @@ class _Stream(StreamExecutor):
 
     def __init__(self, inner: StreamExecutor, rows: Any) -> None:
         self._inner, self._row, self._past, self._seen = inner, int(rows[0]), 0, -1
-
-    @property
-    def population(self) -> int:
-        return self._inner.population
+        self.population = inner.population
 
     def total(self, *asked: Any) -> Any:
         inner = self._inner

@@ -194,12 +194,8 @@ class StreamExecutor:
     offer: ClassVar[Offer] = Offer("data that arrive in chunks", CSR.operations, samplings=(Disjoint,))
 
     def __init__(self, population: int) -> None:
-        self._population, self._number = population, -1
+        self.population, self._number = population, -1
         self._chunk: LocalExecutor | None = None
-
-    @property
-    def population(self) -> int:
-        return self._population
 
     def feed(self, chunk: LocalExecutor) -> None:
         """Put the next chunk in place of the last one."""

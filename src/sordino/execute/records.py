@@ -23,8 +23,7 @@ from sordino.kernel.query import Point, PublicBall, PublicMap, Pull
 _CHUNK = 1 << 19  # entries of a dense block that is cast to double precision at a time: it stays in the cache
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
 _GRAM = 1 << 21  # entries of a dense block whose second moments are taken
-# Columns at a time where mapped rows are never stored; entries of a block of them where they are.
-_COLUMNS, _ENTRIES = 16, 1 << 16
+_ENTRIES = 1 << 16  # entries of a block of mapped rows
 # From so many columns for each entry of a row on, products of entries cost less than those of blocks.
 _SPARSE = 4
 
@@ -597,7 +596,7 @@ class AffineView:
     r"""The records ``z_i = clip_1(scale * (x_i - shift))`` with an intercept entry.
 
     ``z_i . w = c_i (x_i . (scale w) - (scale shift) . w)``, so a sparse matrix stays sparse: the shift is a
-    correction of rank one.
+    correction of rank one. ``factors`` are those of the clip, 0 for a row that is not a number.
     """
 
     def __init__(self, base: LocalRecords, affine: PublicMap) -> None:
@@ -606,14 +605,9 @@ class AffineView:
         self._offset = affine.scale * affine.shift
         self.targets, self.weights = base.targets, base.weights
         self.sizes = base.centred_norms(affine.shift, affine.scale)
-        self._clip = clip.factors_of(self.sizes, 1.0)
+        self.factors = clip.factors_of(self.sizes, 1.0)
         last = np.full(len(self.sizes), abs(affine.intercept))
-        self.norms = clip.joint_norms([np.maximum(self.sizes * self._clip, affine.floor), last])
-
-    @property
-    def factors(self) -> Floats:
-        """The clip factors of the mapped rows, 0 for one that is not a number."""
-        return self._clip
+        self.norms = clip.joint_norms([np.maximum(self.sizes * self.factors, affine.floor), last])
 
     def margins(self, w: Point) -> Floats:
         w = w.to_dense() if isinstance(w, SparseVector) else w
@@ -622,27 +616,17 @@ class AffineView:
         if self._base.intercept:
             point = np.concatenate([point, np.zeros((*point.shape[:-1], 1))], axis=-1)
         out = self._base.margins(point) - (weights * self._offset).sum(axis=-1)
-        out = out * (self._clip if out.ndim == 1 else self._clip[:, None])
+        out = out * (self.factors if out.ndim == 1 else self.factors[:, None])
         return out + self._affine.intercept * w[..., -1] if self._affine.intercept else out
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
-        clipped = coefficients * (self._clip if coefficients.ndim == 1 else self._clip[:, None])
+        clipped = coefficients * (self.factors if coefficients.ndim == 1 else self.factors[:, None])
         raw = self._base.weighted_sum(clipped)[..., : self._base.features] * self._affine.scale
         out = raw - np.multiply.outer(clipped.sum(axis=0), self._offset)
         if not self._affine.intercept:
             return out
         last = self._affine.intercept * coefficients.sum(axis=0)
         return np.concatenate([out, np.asarray(last)[..., None]], axis=-1)
-
-    def gram(self, factors: Floats) -> Floats:
-        """Return ``sum_i f_i z_i z_i^T``, some columns at a time."""
-        d = self._affine.scale.size
-        every, out = np.eye(d, d + bool(self._affine.intercept)), np.empty((d, d))
-        for start in range(0, d, _COLUMNS):
-            block = slice(start, min(start + _COLUMNS, d))
-            entries = np.where(factors[:, None] > 0.0, self.margins(every[block]), 0.0)
-            out[block] = self.weighted_sum(entries * factors[:, None])[:, :d]
-        return (out + out.T) / 2.0
 
 
 class LocalView(AffineView):
@@ -657,7 +641,7 @@ class LocalView(AffineView):
         out = np.zeros(d + bool(affine.intercept))
         kept = self.__dict__.get("_known")
         if kept is None or kept[0] != pull.longest:
-            facts = csr.pass_facts(self, self._base.scale, self._clip, pull.longest)
+            facts = csr.pass_facts(self, self._base.scale, self.factors, pull.longest)
             kept = self.__dict__["_known"] = (pull.longest, facts)
         total, shifted = self._base.pulled(weights, (offset, constant), kept[1], pull, out[:d])
         csr.map_sums(out, affine.scale, self._offset, shifted)
@@ -669,7 +653,7 @@ class LocalView(AffineView):
         """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few."""
         base, affine = self._base, self._affine
         step, out = max(1, _ENTRIES // max(1, base.features)), np.zeros((base.features, base.features))
-        weights = self._clip * np.sqrt(factors)
+        weights = self.factors * np.sqrt(factors)
         if sparse.issparse(base.matrix) and base.matrix.nnz * _SPARSE < base.matrix.shape[0] * base.features:
             return self._gram_of_entries(weights)
         mapped, stored = np.empty((step, base.features)), not sparse.issparse(base.matrix)

@@ -213,7 +213,7 @@ class DeviceView(AffineView):
         factors = factors_of(sizes, 1.0)
         norms = joint_norms((sizes * factors).clamp(min=affine.floor), abs(affine.intercept))
         near: Any = (DeviceVector(sizes), DeviceVector(factors), DeviceVector(norms))
-        self.sizes, self._clip, self.norms = near
+        self.sizes, self.factors, self.norms = near
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Any:
         """Return ``sum_i clip_C(r_i z_i)``, one output, on its way to the processor.
@@ -231,7 +231,7 @@ class DeviceView(AffineView):
     def _gradient(self, point: Tensor, pull: Pull) -> Tensor:
         base, (scale, offset), constant = self._base, self._near, self._affine.intercept
         weights, rows = point[: len(scale)], base.tensor(base.scale)
-        factors = base.tensor(self._clip)
+        factors = base.tensor(self.factors)
         margins = base.near_products(weights * scale) * rows - (weights * offset).sum()
         margins = margins * (factors / factors.clamp(min=1.0 / pull.longest))
         margins = margins + constant * point[-1] if constant else margins
@@ -245,8 +245,8 @@ class DeviceView(AffineView):
         """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows."""
         base, (scale, _) = self._base, self._near
         shift, rows_scale = base.near(self._affine.shift), base.tensor(base.scale)
-        weights, total = base.tensor(self._clip) * base.tensor(factors).sqrt(), scale.new_zeros(len(scale), 1)
-        total = total @ total.T
+        weights = base.tensor(self.factors) * base.tensor(factors).sqrt()
+        total = scale.new_zeros(len(scale), len(scale))
         for rows, block in base.near_blocks():
             kept: Tensor = weights[rows, None]
             z = (block * rows_scale[rows, None] - shift) * scale

@@ -68,7 +68,6 @@ class PostgresStore(Store):
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """The base class of the database's errors."""
         return (self._psycopg.Error,)
 
     def connect(self) -> Any:
@@ -81,7 +80,6 @@ class PostgresStore(Store):
         return connection
 
     def execute(self, statement: str, values: Sequence[object] = (), /) -> list[Row]:
-        """Run one statement inside a transaction."""
         if self._schema is not None:  # every table of the ledger is named by its schema
             quoted = '"' + self._schema.replace('"', '""').replace("%", "%%") + '".'
             statement = _TABLE.sub(lambda table: quoted + table[0], statement)
@@ -90,7 +88,6 @@ class PostgresStore(Store):
         return rows
 
     def translate(self, error: Exception) -> Exception:
-        """Return the typed error for PostgreSQL's state."""
         if self._connection is not None and self._connection.closed:
             self._connection = None
         state = getattr(error, "sqlstate", None) or ""

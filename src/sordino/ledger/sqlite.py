@@ -61,7 +61,6 @@ class SQLiteStore(Store):
 
     @property
     def label(self) -> str:
-        """The path of the file."""
         return str(self.path)
 
     @property
@@ -77,7 +76,6 @@ class SQLiteStore(Store):
         return connection
 
     def execute(self, statement: str, values: Sequence[object] = (), /) -> list[Row]:
-        """Run one statement inside a transaction."""
         rows: list[Row] = self._connection.execute(statement, values).fetchall()
         return rows
 
@@ -124,7 +122,6 @@ class SQLiteStore(Store):
             self.execute(f"PRAGMA busy_timeout = {round(self.timeout * 1000)}")
 
     def translate(self, error: Exception) -> Exception:
-        """Return the typed error for SQLite's code."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kind = _CODES.get(code, LedgerError)
         own = os.access in os.supports_effective_ids

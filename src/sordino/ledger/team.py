@@ -69,11 +69,6 @@ def write_terms(store: Store, dataset_id: str, terms: Terms) -> None:
     _write(store, f"terms/{dataset_id}", asdict(terms))
 
 
-def request_of(entry: Entry) -> str:
-    """Return the name of what is asked for: the same event at the same price on the same data set."""
-    return seal([entry.dataset_id, entry.event_json, entry.charge.epsilon, entry.charge.delta])[:16]
-
-
 def write_approval(store: Store, dataset_id: str, request: str, who: str) -> None:
     _write(store, f"approval/{dataset_id}/{request}", {"by": who})
 
@@ -82,7 +77,8 @@ def use_approval(store: Store, terms: Terms, entry: Entry, who: str) -> None:
     """Take the approval that a reservation needs, once; refuse it where there is none by somebody else."""
     if terms.approve_above is None or entry.charge.epsilon <= terms.approve_above:
         return
-    request = request_of(entry)
+    # The same event at the same price on the same data set has the same name.
+    request = seal([entry.dataset_id, entry.event_json, entry.charge.epsilon, entry.charge.delta])[:16]
     key = f"approval/{entry.dataset_id}/{request}"
     given = _read(store, key)
     if given is None or given.get("by") in ("", who):

@@ -21,8 +21,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule
 from torch.distributed.tensor import DTensor, Partial, Shard
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.execute.shards import ShardedExecutor
-from sordino.execute.torch import TorchExecutor
+from sordino.execute.torch import ShardedExecutor, TorchExecutor
 from sordino.kernel.clip.tensors import LARGEST_CLIP
 from sordino.nn.compiled import even_block
 from sordino.nn.engines import GhostEngine

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import platform
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
+from datetime import UTC, datetime
+from importlib import metadata, resources
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+import sordino
 from sordino.accounting.codec import encode
 from sordino.accounting.conversions import gaussian_mu
 from sordino.accounting.trade_off import TradeOff, gaussian_trade_off
@@ -23,9 +28,9 @@ from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.metrics import CalibrationCurve, row_named
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
+from sordino.ledger.address import code_digest, person
 from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.plots import coefficients_of
-from sordino.report.provenance import plain, provenance
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, guess, percent, strength
 from sordino.saving.files import model_digest
@@ -456,3 +461,55 @@ def compare_attacks(report: PrivacyReport) -> list[dict[str, str]]:
         }
         for epsilon, curve in sorted(curves.items())
     ]
+
+
+# ------------------------------------------------ Who ran what, when, with which code and which settings
+
+_LONGEST = 200
+
+
+def provenance(model: Any, dataset_id: str | None, author: str | None, config: Any) -> dict[str, str]:
+    """Return what a board wants to know about a run, besides its guarantee: who, when, code, settings.
+
+    A fact that nobody stated reads "not stated". Of a model's parameters those that are no plain values are
+    named by their type.
+    """
+    if config is None:
+        given: Any = getattr(model, "get_params", dict)()
+        given = given if isinstance(given, Mapping) else {}
+        shown = {k: plain(v) for k, v in given.items() if v is not None and not k.endswith("ledger")}
+        config = {"model": type(model).__name__, **shown}
+    text = config if isinstance(config, str) else json.dumps(plain(config), indent=2, ensure_ascii=False)
+    packages = ("numpy", "scipy", "scikit-learn", "dp-accounting")
+    return {
+        "dataset_id": dataset_id or "not stated",
+        "author": author or person() or "not stated",
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": sordino.__version__,
+        "software": f"Python {platform.python_version()}, "
+        + ", ".join(f"{name} {metadata.version(name)}" for name in packages),
+        "code_digest": code_digest(),
+        "config": text,
+        "config_digest": hashlib.sha256(text.encode()).hexdigest(),
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as JSON can hold it: words, numbers and short lists of them, never an array.
+
+    **Privacy.** Parameters are public constants; an array or an object among them may not be one.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"a text of {len(value)} characters"
+    if isinstance(value, Real):
+        number = float(value)
+        if number.is_integer() and abs(number) < 1e15:
+            return int(number)
+        return number if math.isfinite(number) else str(number)
+    if isinstance(value, Mapping):
+        return {str(k)[:_LONGEST]: plain(v) for k, v in list(value.items())[:100]}
+    if isinstance(value, (list, tuple)) and len(value) <= 50:
+        return [plain(v) for v in value]
+    return f"a {type(value).__name__}"

@@ -9,24 +9,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan
+from sordino.kernel import Executor, NoisyExecutor, PaperNoise, Plan
 from sordino.runs.promise import Ask, Promise, enclosing
 from sordino.runs.report import Price, PrivacyReport, receipt_words
-
-
-class Solver(Protocol):
-    """An algorithm: it says what it will ask, and what it does with the answers."""
-
-    def plan(self, setting: Any) -> Plan:
-        """Declare every release; no data is touched."""
-
-    def run(self, curator: Curator, setting: Any) -> Iterator[Any]:
-        """Yield the iterates; the last one is the result."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,12 +19,12 @@ PEAK = 0.25  # the largest entry of a gradient, in units of the bound on its nor
 
 
 class Solver(Protocol):
-    """An algorithm of the library."""
+    """An algorithm: it says what it will ask in a setting, and what it does with the answers."""
 
-    def plan(self, problem: Problem) -> Plan:
+    def plan(self, setting: Any, /) -> Plan:
         """Declare every release; no data is touched."""
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, setting: Any, /) -> Iterator[Any]:
         """Yield the iterates; the last one is the result."""
 
 

@@ -100,10 +100,6 @@ def objective(model: Any, task: Task) -> float:
     return float(fitted) + ridge
 
 
-def half_mean_square(model: Any, task: Task) -> float:
-    return 0.5 * mean_square(model, task)
-
-
 def gradient_norm(model: Any, task: Task) -> float:
     """Return the norm of the gradient of the objective on the rows that were learned from, not clipped."""
     signs = np.where(np.asarray(task.y) == model.classes_[1], 1.0, -1.0)
@@ -268,7 +264,7 @@ def reviews(keep: int, half: bool = False, every: int = 1, public: bool = False)
     facts = {"n_nonzero_coefs": keep, "data_norm": 1.0, "target_bound": 1.0}
     y, test_y = ((np.asarray(t, dtype=float)[::every] - 5.5) / 4.5 for t in (data.target, data.test_target))
     x, test_x = (log1p_unit(rows[::every]) for rows in (data.data, data.test_data))
-    score: Score = half_mean_square if half else mean_square
+    score: Score = (lambda model, task: 0.5 * mean_square(model, task)) if half else mean_square
     return _halve(Task("imdb ratings", x, y, test_x, test_y, score, facts, SparseLinearRegression), public)
 
 

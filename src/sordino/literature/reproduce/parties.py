@@ -107,9 +107,7 @@ class World:
         return self.objective(w) - self.least, ratio - 1 if self.amounts else 1 - ratio
 
 
-@cache
-def _world(name: str, records: int) -> World:
-    return World(name, records)
+_world = cache(World)
 
 
 def _table(name: str, quick: bool) -> Table:
