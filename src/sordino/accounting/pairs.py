@@ -209,36 +209,10 @@ def _bisect(loss: Callable[[Floats], Floats], edges: Floats, low: float, high: f
 
 
 # ----- The price of noise inside an objective: laws that the privacy loss of a tilted minimiser stays below
-# Theta minimises ``F(theta) + b . theta`` with ``b ~ N(0, s^2 I)``, F a sum of convex losses of linear
-# predictors plus ``(Lam/2) ||theta||^2``. The density of theta is ``det(F'') phi_s(b)`` at ``b =
-# -F'(theta)``. A record with features x, in direction k of length 1, adds ``s g k`` to F', with g in [-m, m]
-# and not decreasing in ``x . theta`` (convexity), and multiplies the determinant by a factor between 1 and
-# ``e^J``.
-#
-# *Record present against absent.* Under the law with the record the loss is at most ``J + g r + g^2/2``
-# with ``r = b . k / s``, a standard normal given the rest of b. With that rest fixed, ``x . theta`` does
-# not increase in r (F' is monotone), so neither does g. If g >= 0 at r = 0, then g is in [0, m] for r < 0;
-# a convex function is largest at an end, so the loss is at most ``J + max(0, m r + m^2/2)``, and for r >= 0
-# too. If g < 0 there, put -r for r. So the loss is stochastically below **J + max(0, N(m^2/2, m^2))**: for
-# epsilon >= J, delta is that of a Gaussian of mu = m at epsilon - J.
-#
-# *Absent against present.* The determinants only help, g changes its sign: at most **m |N(0,1)| + m^2/2**.
-#
-# *Replace-one.* Two records move F' by s v, ``v = g k - g' k'`` with g, g' in [-m/2, m/2], m now for both.
-# The loss is at most ``J + v . z + ||v||^2/2`` with z standard normal. It is convex in (g, g'), so it is
-# largest at one of four fixed vectors, ``+-m (k + k')/2`` and ``+-m (k - k')/2``, whose squared lengths w
-# and m^2 - w add up to m^2. So it exceeds J + y with probability at most ``h(w) + h(m^2 - w)``, ``h(w) = 2
-# Phi(-(y/sqrt(w) - sqrt(w)/2))``. Let ``t = y/m - m/2``. With a = sqrt(w) and u = y/a - a/2 >= t, h is
-# convex where ``u (u+a)^2 >= 3u + 2a``, so on all of [0, m^2] if ``t >= sqrt(3)``, and then the sum is at
-# most ``h(0) + h(m^2) = 2 Phi(-t)``. For every t >= 0 the probability is at most ``e^(-t^2/2)``, the tail
-# of chi with 2 degrees of freedom, since v lies in a plane. So the loss is stochastically below **J + m R +
-# m^2/2**, where ``P[R > t]`` is ``e^(-t^2/2)`` for t < sqrt(3) and ``2 Phi(-t)`` from there.
-#
-# *Composition.* Let U be such a law. ``E (1 - e^(epsilon - L))_+`` increases with the loss L, so it is at
-# most ``E (1 - e^(epsilon - U))_+``, for every real epsilon. That is the profile of a pair: P the law of U,
-# Q with density ``e^-U``, and where that adds up to less than one, the rest of Q on a point that P never
-# hits. So the pair dominates, given all earlier answers, and dominating pairs compose adaptively (Zhu,
-# Dong, Wang 2022). Likewise ``E e^((a-1) L) <= E e^((a-1) U)`` bounds the Renyi divergence of order a.
+# A record present against absent loses at most ``J + max(0, N(m^2/2, m^2))``, absent against present at most
+# ``m |N(0,1)| + m^2/2``, and a replaced one at most ``J + m R + m^2/2``, where ``P[R > t]`` is ``e^(-t^2/2)``
+# for t < sqrt(3) and ``2 Phi(-t)`` from there. docs/privacy-notes.md ("Noise inside an objective") proves
+# this, and that the pairs dominate whatever was answered before.
 
 BEND = math.sqrt(3.0)
 """From here the tail of a replaced record is that of one normal instead of two."""

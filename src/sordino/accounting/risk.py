@@ -62,7 +62,7 @@ class Risk:
 
     @property
     def bound(self) -> float:
-        """The bound that is given."""
+        """The number of the one bound that was set."""
         return float(self.max_advantage or self.max_posterior or self.max_true_positive_rate or 0.0)
 
     def of(self, curve: TradeOff) -> float:

@@ -1,26 +1,6 @@
-r"""What can be proven from noisy answers: likelihood ratios, lower bounds, tests that may stop at any time.
+"""What can be proven from noisy answers: likelihood ratios, lower bounds, tests that may stop at any time.
 
-*The transcript.* A curator promises the event of its plan whatever is asked, so also to somebody who asks the
-questions of one recording again: their exact answers on both neighbours are known, and the noise of the
-release is drawn anew, by the code that draws it in a fit. The sum of the log likelihood ratios is the best
-statistic between the two laws (Neyman and Pearson). Given who else is in a Poisson batch, the audited unit is
-in it with the rate, so the ratio is one of mixtures.
-
-*A lower bound.* Whoever guesses "ours" where the ratio is above one is right in ``(1 + TPR - FPR) / 2`` of
-the draws. Right guesses are independent with two rates, and their number has no heavier upper tail than a
-binomial one with the mean of the rates (Hoeffding 1956), so Clopper and Pearson's lower end holds. A curve
-with a smaller advantage is refuted. The curves are those of the audited plan with its noise scaled: the
-bound is the epsilon of the most noise that is not refuted, and with the stated confidence it is no larger
-than the epsilon of a plan of this shape that keeps its promise. ``plain`` makes no assumption on the shape:
-it is ``ln((TPR - delta) / FPR)`` at a threshold that was chosen on a fifth of the draws.
-
-*A test that may stop.* Under the claim ``P(S) - e^a Q(S) <= delta(a)`` for every set S and every a, so a bet
-that wins ``1`` where a draw of P is in S, loses ``e^a`` where a draw of Q is, and pays ``delta(a)`` for the
-game has no positive expectation. The wealth of a gambler who stakes a fixed share of it is a supermartingale,
-and so is the mean of several gamblers; by Ville's inequality it ever exceeds ``1 / error`` with probability
-``error`` at most, whenever it is looked at. The scale of the noise alone is tested in the same way: the
-likelihood ratio of less noise falls in the size of a residual, so it is a supermartingale under all scales
-that are not below the declared one.
+docs/audit.md ("Why the bounds hold") has the proofs.
 """
 
 from __future__ import annotations

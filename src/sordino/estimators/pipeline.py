@@ -251,7 +251,7 @@ class _Found:
     above: list[int] = field(default_factory=list)
 
     def add(self, inside: _Found, *, declared: bool) -> None:
-        """Take in the parts of a step; those of one that is declared public are so too, unless they paid."""
+        """Take in the parts of a step; those of a public step are public too, unless they paid."""
         self.paid += inside.paid
         self.assumed += inside.assumed
         self.schemas += inside.schemas
@@ -350,8 +350,8 @@ def _steps(step: Any) -> Iterator[tuple[str, Any]]:
 def _children(step: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fitted estimators that a wrapper holds, however deep in lists, tuples and dictionaries.
 
-    Its parameters are templates, which it copies before it fits them. Of what it hides, under names that do
-    not end as those of fitted attributes do, it is a part; only a private model in there paid for itself.
+    Its parameters are templates, which it copies before it fits them. What it hides under names that
+    do not end like fitted attributes is a part of it; only a private model in there paid for itself.
     """
     templates = step.get_params(deep=False) if hasattr(step, "get_params") else {}
     for name, value in getattr(step, "__dict__", {}).items():

@@ -22,7 +22,7 @@ _FINE, _FAILED, _DIFFERENT = 0, 1, 2
 def join_processes(wanted: bool | None) -> Processes | None:
     """Return the processes of a training: those of ``torch.distributed`` if it runs, or None for this one.
 
-    ``wanted`` False stays alone, True refuses to.
+    With ``wanted`` False this process trains alone, with True it refuses to.
     """
     running = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     if wanted and not running:

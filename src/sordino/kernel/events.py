@@ -61,7 +61,7 @@ class PureDpEvent(dp.DpEvent):
 
 @attrs.define(frozen=True, slots=True, auto_attribs=True)
 class TiltDpEvent(dp.DpEvent):
-    """The minimiser of a convex objective with a Gaussian tilt (``kernel.objective``, ``accounting.tilt``).
+    """The minimiser of a convex objective with a Gaussian tilt (``TiltedObjective``).
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ class Rounding:
 
 @runtime_checkable
 class ExactNoise(Protocol):
-    """A mechanism whose noise is exact: rounded to a lattice, or compared without known."""
+    """A mechanism whose noise is exact: rounded to a lattice, or compared without rounding."""
 
     def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Any:
         """Add the noise to an answer, or choose by it, with room for what rounding did to it."""
@@ -309,7 +309,7 @@ class TiltedObjective(Additive):
     at most ``Lam (e^jacobian - 1)``: the determinants of the map from theta to b differ by a factor of at
     most ``e^jacobian``, and the gradient of a record stays on the line of its features, so that what it adds
     to the loss is that of a Gaussian of ``mu = 1 / multiplier`` at worst, or of its absolute value where the
-    determinants cost nothing. ``accounting.tilt`` has the proof for both relations.
+    determinants cost nothing. The privacy notes have the proof for both relations.
 
     The minimiser is approximate, so a little Gaussian noise is added to it as well; given the exact
     minimiser the rest is a function of bounded sensitivity, so the two compose.

@@ -308,7 +308,7 @@ class Ledger:
     Open one with :meth:`open`. A handle may be used by several threads, survives a fork and can
     be pickled: each process then has its own connection.
 
-    **Privacy**: :mod:`sordino.ledger.policy` proves that what was admitted keeps the policy, even
+    **Privacy**: docs/ledger.md proves that what was admitted keeps the policy, even
     if each question depends on all earlier answers. The ledger itself holds public numbers only.
 
     Examples

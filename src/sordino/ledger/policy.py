@@ -103,55 +103,10 @@ def text(value: object, what: str) -> str:
 
 
 # ------------------------------------------ The privacy filter: when a data set may be asked one thing more
-# Fits are chosen after looking at earlier results, so the amount spent is itself random, and adding
-# up guarantees that were fixed in advance is not a proof. A *filter* is: a stopping rule, fixed
-# before the first release, under which everything released together keeps the policy.
-#
-# **The Rényi filter.** Fix orders :math:`A` and shares :math:`\delta_a` with
-# :math:`\sum_{a \in A} \delta_a \le \delta`, all from public numbers, and let
-#
-# .. math:: B_a = \varepsilon + \frac{\ln(a\,\delta_a)}{a-1} - \ln\Big(1-\frac1a\Big),
-#
-# the largest :math:`\rho` for which :math:`(a, \rho)`-RDP implies
-# :math:`(\varepsilon, \delta_a)`-DP [1]_. A reservation that costs :math:`\rho_a` at each order is
-# admitted if, for at least one order, the running sum including it stays within :math:`B_a`.
-#
-# *Theorem.* Everything released under this rule is :math:`(\varepsilon, \delta)`-DP, whatever was
-# asked, in whatever order, depending on all earlier answers.
-#
-# *Proof.* Let :math:`M` be the whole interaction, and :math:`M_a` the same interaction, halted with
-# a mark just before the first reservation that would carry the sum of order :math:`a` beyond
-# :math:`B_a`. :math:`M_a` is :math:`(a, B_a)`-RDP, because a single-order sum bounded on every path
-# is a valid filter under full adaptivity [2]_, hence :math:`(\varepsilon, \delta_a)`-DP. Call an
-# order alive when its sum is within its budget; sums only grow, so alive at the end means alive
-# throughout. The rule keeps at least one order alive. Let :math:`F_a` be the set of transcripts of
-# :math:`M` whose smallest order alive at the end is :math:`a`; sums are part of the transcript, so
-# the :math:`F_a` partition all transcripts. On :math:`F_a` the halted run never halted, that is
-# :math:`M` and :math:`M_a` assign the same probability to every event :math:`E \cap F_a`. Therefore
-#
-# .. math::
-#
-#    P[M(D) \in E] = \sum_a P[M_a(D) \in E \cap F_a]
-#      \le \sum_a \big( e^\varepsilon P[M_a(D') \in E \cap F_a] + \delta_a \big)
-#      \le e^\varepsilon P[M(D') \in E] + \delta. \qquad\blacksquare
-#
-# The order :math:`\infty` belongs to every family: :math:`(\infty, \varepsilon)`-RDP is pure
-# :math:`\varepsilon`-DP and needs no share of :math:`\delta`, so pure mechanisms add up without loss.
-#
-# **The basic filter.** A single plan calibrated by a tight accountant to exactly the policy would
-# not pass the Rényi filter, whose conversion is not tight. So the *first* reservation may be
-# admitted on its certified :math:`(\varepsilon_1, \delta_1)`; the data set is then in basic mode for
-# ever, and later reservations are admitted while :math:`\sum \varepsilon_i \le \varepsilon` and
-# :math:`\sum \delta_i \le \delta`, which is a valid filter too [3]_. The mode is decided before
-# anything was released, from public numbers only, hence costs nothing.
-#
-# References
-# ----------
-# .. [1] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, Prop. 12.
-# .. [2] Feldman, Zrnic, "Individual privacy accounting via a Rényi filter", 2021;
-#    Lécuyer, "Practical privacy filters and odometers with Rényi DP", 2021.
-# .. [3] Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters: pay-as-you-go
-#    composition", 2016.
+# Fits are chosen after looking at earlier results, so the amount spent is itself random, and adding up
+# guarantees that were fixed in advance is not a proof. A *filter* is: a stopping rule, fixed before the first
+# release, under which everything released together keeps the policy. docs/ledger.md ("Which plans are
+# admitted") states the two filters, by Rényi sums and by plain sums, and proves them.
 
 # Multiples of (order - 1) around the best Gaussian order, and their shares of delta. The centre
 # is the best order of nearly every plan (Gaussian, Poisson-sampled), so it gets most: an even

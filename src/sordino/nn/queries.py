@@ -281,16 +281,9 @@ class PersonDifference(_PersonSum, TorchDifference):
     """
 
 
-# A record's clipped gradient is truncated to a lattice of integers, and integers add up exactly. What is
-# left to show is that a record's row is a function of *this record alone*: matrix products of another shape
-# may be computed in another order, so a batch with one record less would move the last bits of all others.
-# So records are differentiated in blocks of one fixed size, filled up where they end, and before anything
-# is booked it is tested, bit by bit, that a row depends neither on its place in the block nor on its
-# neighbours. (On its place it may, by the address at which it starts: then each record stands there several
-# times.) Where it does, records are differentiated one at a time. A person is always differentiated alone.
-#
-# Then the sum moves by one truncated contribution, of norm at most the clip: nothing has to be added to the
-# sensitivity.
+# A record's clipped gradient is truncated to a lattice of integers, and integers add up exactly. Its row must
+# be a function of *this record alone*, bit by bit; docs/privacy-notes.md ("Noise on a lattice") says how
+# blocks of one size, and a test before anything is booked, see to that.
 
 _MOST = {"cpu": 32, "cuda": 512}
 _ENTRIES = {"cpu": 1 << 26, "cuda": 1 << 30}  # float64 numbers held at once

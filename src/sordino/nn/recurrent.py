@@ -265,7 +265,7 @@ def _lstm_slopes(
 
 
 def _gru(a: Tensor, b: Tensor, before: Tensor) -> tuple[Tensor, ...]:
-    """Return by what slopes of states are multiplied: at the state before, at gates of both sides."""
+    """Return the factors of the slopes of states: for the state before, and for the gates of both sides."""
     (ar, az, an), (br, bz, bn) = a.chunk(3, 2), b.chunk(3, 2)
     r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
     n = (an + r * bn).tanh()

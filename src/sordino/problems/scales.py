@@ -84,7 +84,7 @@ class ColumnScales(OneCount):
 
     @property
     def counts(self) -> int:
-        """One octave, text or gap of each column."""
+        """How many counts a record adds to: one octave, text or gap of each column."""
         return self.columns
 
     def evaluate(self, records: PartedRows, params: Any) -> Floats:
@@ -113,7 +113,7 @@ class ColumnScales(OneCount):
 
 @dataclass(frozen=True)
 class ColumnUnits(ColumnScales):
-    """The same for rows that are also seen through maps; those on a device column by column."""
+    """The same counts of rows that are also seen through maps; rows on a device are counted by column."""
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
     shortcuts: ClassVar[tuple[type, ...]] = (PartedRows,)
@@ -441,7 +441,7 @@ class CellTrees(OneCount):
 
 
 def number_cells(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:
-    """Return the cells of the records that are in one, and which records those are."""
+    """Return the cells of the records that have one, and the numbers of these records."""
     inside = (column >= 0) & (column < cells) & (column == np.floor(column))
     return column[inside].astype(np.int64), inside
 
@@ -469,7 +469,7 @@ class FrequentValues(OneCount):
 
     @property
     def counts(self) -> int:
-        """One octave, text or gap of each column."""
+        """How many counts a record adds to: one octave, text or gap of each column."""
         return self.columns
 
     def evaluate(self, records: ValueColumns, params: Any) -> list[dict[str, int]]:

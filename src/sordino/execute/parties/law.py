@@ -138,21 +138,10 @@ class Level:
     child: Ints
 
 
-# Products that a member cannot bend: every wire carries a second copy under a secret key
-# Whoever lies in a product of shares adds a number of its choice to the result, and whoever shares 0 as its
-# sign takes the noise away. So a wire is a pair ``(x, k x)`` with a key k that all parties draw together;
-# products are formed of both, and before anything is opened the parties toss coins and check that
-#
-# * all sharings have the degree they should have (a masked random combination of them is opened),
-# * a random combination of ``k x - k * x`` over all wires is zero (after Chida et al. 2018),
-# * a random combination of ``s^2 - 1`` over everybody's signs is zero.
-#
-# Both zeros are opened times a secret random number, so that they tell nothing but whether they are zero.
-#
-# **Soundness.** Coefficients are products of two uniform numbers, so a combination of something that is not
-# zero vanishes with a probability of at most 2/p; with the key, the degrees and the two openings a lie
-# passes with a probability below 16/p, at most ``2^-57`` per release (:data:`SOUNDNESS`), for up to
-# ``threshold`` members who deviate as they like.
+# Products that a member cannot bend: a wire is a pair ``(x, k x)`` with a key k that all parties draw, and
+# before anything is opened random combinations over all wires and signs must be zero. A lie passes with a
+# probability of at most ``SOUNDNESS`` per release, for up to ``threshold`` members who deviate as they like;
+# docs/parties/noise-proof.md ("Members who lie") has the steps and the proof.
 
 Shares = Residues
 SOUNDNESS = 16 / (2.0**61 - 1)

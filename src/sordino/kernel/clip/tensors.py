@@ -1,51 +1,8 @@
 """The norm of a contribution and its clip factor, for tensors; methods of tensors need no import.
 
-A record adds ``f v`` to a sum, where ``v`` is its gradient and ``f`` its factor. Written here is why
-``||f v|| <= clip`` for what float32 *really adds*, not for what it meant to add.
-
-**Units.** float32 rounds by ``u = 2^-24``. Matrix products may first round what goes into them: by
-``p = 2^-11`` (TF32, float16) or ``2^-8`` (bfloat16); ``p = 0`` where float32 is kept. A product of length K,
-in any order, errs by ``g(K) = K u + 2 p`` of the product of the norms of its factors (first order; `_ROOM`
-covers the second).
-
-**Norms.** :func:`norms` adds pieces of at most 64 float32 squares, each with error ``64 u``, and the pieces
-in float64. The error is taken off the clip. Squares that vanish are at most ``2^-126`` each, so ``K 2^-126``
-is added; squares that overflow give infinity, and the record then adds nothing.
-
-**Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
-
-**Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. ``A_ts`` and ``B_ts`` are ``a_t . a_s``
-and ``g_t . g_s`` as computed, and ``e`` is the larger of ``g(I)`` and ``g(O)``. So ``A`` errs in Frobenius
-norm by ``e X``, where ``X = sum_t |a_t|^2``, and ``B`` by ``e Y``, where ``Y = sum_t |g_t|^2``. By Cauchy and
-Schwarz::
-
-    ||v||^2 <= sum_ts A B + e X ||B|| + e Y ||A|| + e^2 X Y + g(T) ||A|| ||B||
-            <= sum_ts A B - ||A|| ||B|| + (1 + g(T)) (||A|| + e X + k) (||B|| + e Y + k)
-
-where ``k = T 2^-62`` stands for all that vanishes below the normal numbers: at most ``T I 2^-126`` in ``A``
-and ``T^2 2^-126`` in the products of entries. The second line grows with ``||A||`` and ``||B||``, so bounds
-of them will do: their rows of T squares are added in float32, which lacks at most ``(T / 2 + 3) u`` of the
-norm and ``T 2^-63``; the first is put back, the second is part of ``k``. Where the squares overflow, the
-trace serves: ``||A|| <= (1 + e) X``. The squares ``|a_t|^2`` are the diagonal of ``A``, which errs by ``e``
-of itself and ``I 2^-126``. And ``||v|| <= r = sum_t |a_t||g_t|`` always; the
-smaller of the two is taken.
-
-The sum ``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is
-divided into the clip. What underflows in ``f g_t`` (at most ``2^-125`` each, for machines that flush) errs by
-``2^-125 sqrt(O T) |a|``: this *floor* is subtracted from the clip. What underflows in ``a_t`` is below the
-blur, because ``|a_t|`` is at least ``sqrt(I) 2^-63`` here.
-
-**Halves.** After a forward pass in bfloat16 ``a_t`` and ``g_t`` may come as they are kept, in bfloat16.
-Products of two such numbers are exact in float32. Units that multiply them may truncate where others round,
-so ``K u`` is counted twice: ``p = 2^-13`` covers that for the lengths of a slice. In the sum ``f g_t`` is
-rounded to bfloat16, by ``2^-8`` of itself, and ``a_t`` is exact; a quarter more covers the truncation of up
-to ``2^13`` positions, so ``p`` is ``1.25 2^-9`` in the blur.
-
-A GPU waits for the host at each operation, so layers only note what they hold; the bounds of all layers are
-finished together, with the largest ``e``, ``T`` and ``I`` of any of them.
-
-What is not covered: adding up the records of a batch rounds too, by about ``u`` of the sum; see the privacy
-notes.
+A record adds ``f v`` to a sum, where ``v`` is its gradient and ``f`` its factor. ``||f v|| <= clip`` holds
+for what float32 *really adds*, not for what it meant to add: docs/privacy-notes.md ("Clipped gradients in
+float32") proves it, in the names that are used here.
 """
 
 from __future__ import annotations

@@ -8,25 +8,8 @@ Each release goes through five steps at every member, each on disk before the ne
 4. shares are sent, and the answer is computed.
 5. *release*: the answer is in a file, its hash in the transcript.
 
-**Nothing is opened twice.** Each attempt at a release has a name, the hash of fresh random bytes of all
-members, which is kept with the shares. An honest member sends a share only when *all* members have said that
-they keep shares of the same attempt, and never computes that answer again. So all shares that are ever sent
-are points of the same polynomials. When members meet again, each says how many answers it has, of which
-attempt its shares are, and whether it wrote *opening*. If somebody did and all have the same attempt, its
-shares are opened again: the same numbers. If somebody did and shares differ or are missing, the run is over
-and nothing more is sent. If nobody did, no honest member has sent a share: ``threshold`` members know nothing
-of the answer, and it is computed afresh, with new noise.
-
-**Who has not said that it is ready has not paid.** No honest member sends a share before it heard that from
-all, and ``threshold`` shares tell nothing. Who said it and sent nothing asks the others (:func:`opened`).
-
-**Members may leave** where the plan says how many. Who is lost for longer than patience is dropped for good.
-A release that was not opening is computed afresh among those who stay, one that was is opened from the kept
-shares, of which any ``threshold + 1`` are enough. A share is sent when *all* who are there have said that
-they wrote *opening* (there is no *ready*). Those who stay are s of m members with ``2 s > m + t``: two such
-groups have an honest member in common, who is in one at a time, so groups follow each other and shrink; and
-all honest members of a later one wrote *opening* before a share was sent. No answer is computed again after a
-share of it has left. The others can open what a member keeps without it, so that *kept* is paid.
+No answer is computed again after a share of it has left, who has not said that it is ready has not paid, and
+members may leave where the plan says how many. docs/parties/threat-model.md proves all three.
 """
 
 from __future__ import annotations
