@@ -294,23 +294,8 @@ def _tails(p_above: Floats, p_below: Floats, q_above: Floats) -> Tails:
 
 
 # ----------------------------- Rényi divergences of mixtures of Gaussians by quadrature with a proven error
-# For ``P = sum_i p_i N(c_i, s^2)`` and ``Q = sum_j q_j N(d_j, s^2)`` the moment is
-#
-#     I = int P^a Q^(1-a) dx = int phi(x) g_P(x)^a g_Q(x)^(1-a) dx,
-#     g_P(x) = sum_i p_i e^((c_i x - c_i^2/2)/s^2),   phi the density of N(0, s^2).
-#
-# *Quadrature.* The trapezoidal rule with step h on a function that is analytic in the strip ``|Im x| <= y``
-# errs by at most ``2 M / (e^(2 pi y/h) - 1)``, M the integral of the modulus along the edge of the strip.
-# There ``|phi| = phi e^(y^2/2s^2)``, ``|g_P| <= g_P``, and ``|g_Q| >= g_Q cos(w y/2s^2)``, w the width of
-# Q's shifts, because the arguments of the summands differ by at most ``w y/s^2``. So ``M <= I e^(y^2/2s^2)
-# cos(w y/2s^2)^(1-a)``, and ``_step`` takes h with a relative error below e^-37. The strip also keeps the
-# arguments of the summands of g_P within 2 radians, so that g_P has no zero in it and its power is
-# analytic.
-#
-# *Tails.* ``d/dx ln(integrand) = (a m_P(x) - (a-1) m_Q(x) - x)/s^2`` with m_P, m_Q between the smallest and
-# the largest shift. So beyond ``high = a max c - (a-1) min d`` it decays at least like a Gaussian, and
-# below ``high`` it grows at most like one: what lies above ``high + 12 s`` is less than ``2 Phi(-12) I``;
-# likewise on the other side.
+# ``int P^a Q^(1-a) dx`` by the trapezoidal rule, with a relative error below e^-37; docs/privacy-notes.md
+# ("Poisson batches") bounds it, and the tails that are left out.
 
 Parts = Sequence[tuple[float, float]]
 
