@@ -10,24 +10,19 @@ from sordino.accounting.calibration import (
 )
 from sordino.accounting.codec import canonical, decode, encode
 from sordino.accounting.conversions import (
-    check_delta,
-    check_epsilon,
     default_delta,
     gaussian_epsilon,
     gaussian_mu,
     gaussian_multiplier,
 )
-from sordino.accounting.renyi import ORDERS, rdp_epsilon
+from sordino.accounting.renyi import rdp_epsilon
 
 __all__ = [
-    "ORDERS",
     "Certificate",
     "calibrate",
     "canonical",
     "certify",
     "certify_by",
-    "check_delta",
-    "check_epsilon",
     "decode",
     "default_delta",
     "encode",

@@ -1,7 +1,7 @@
 """Persistent privacy budgets: reserved and on disk before the first release, never refunded."""
 
 from sordino.ledger.account import Account, Charge, FilterMode
-from sordino.ledger.ledger import Ledger, Remaining, Reservation, Spent, Verification
+from sordino.ledger.ledger import Ledger, Reservation
 from sordino.ledger.policy import BudgetPolicy, RenyiFilter
 from sordino.ledger.records import Entry, Status
 from sordino.ledger.team import Terms, fingerprint
@@ -13,12 +13,9 @@ __all__ = [
     "Entry",
     "FilterMode",
     "Ledger",
-    "Remaining",
     "RenyiFilter",
     "Reservation",
-    "Spent",
     "Status",
     "Terms",
-    "Verification",
     "fingerprint",
 ]

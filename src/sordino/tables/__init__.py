@@ -4,7 +4,6 @@ from sordino.tables.basis import Basis
 from sordino.tables.columns import (
     Blank,
     Category,
-    Column,
     Date,
     Exposure,
     Flag,
@@ -18,7 +17,7 @@ from sordino.tables.columns import (
     Weight,
 )
 from sordino.tables.encoder import TableEncoder
-from sordino.tables.learning import Learned, Shares, learn_schema, value_shares
+from sordino.tables.learning import learn_schema, value_shares
 from sordino.tables.schema import Schema, draft_schema
 from sordino.tables.shapes import Shape
 
@@ -26,19 +25,16 @@ __all__ = [
     "Basis",
     "Blank",
     "Category",
-    "Column",
     "Date",
     "Exposure",
     "Flag",
     "Ignored",
-    "Learned",
     "Number",
     "Ordinal",
     "Origin",
     "Person",
     "Schema",
     "Shape",
-    "Shares",
     "TableEncoder",
     "Target",
     "Text",
