@@ -137,14 +137,12 @@ def _dataset(name: str, row: dict[str, Any]) -> Dataset:
     return Dataset(name=name, shapes=shapes, details=details, **own)
 
 
-def _read_registry() -> dict[str, Dataset]:
-    rows = read_resource("sordino.datasets", "registry.toml")
-    # A row "like" another takes what it does not say itself from that one.
-    whole = {name: {**rows.get(row.pop("like", ""), {}), **row} for name, row in rows.items()}
-    return {name: _dataset(name, row) for name, row in whole.items()}
-
-
-REGISTRY: Mapping[str, Dataset] = MappingProxyType(_read_registry())
+_ROWS = read_resource("sordino.datasets", "registry.toml")
+# A row "like" another takes what it does not say itself from that one.
+_WHOLE = {name: {**_ROWS.get(row.pop("like", ""), {}), **row} for name, row in _ROWS.items()}
+REGISTRY: Mapping[str, Dataset] = MappingProxyType(
+    {name: _dataset(name, row) for name, row in _WHOLE.items()}
+)
 """Every data set that :func:`sordino.datasets.load` can load, by name."""
 
 

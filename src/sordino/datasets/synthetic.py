@@ -176,7 +176,6 @@ class HeavyTail:
 
     @property
     def mean(self) -> float:
-        """The mean."""
         return self.location
 
     @property
@@ -199,13 +198,6 @@ class HeavyTail:
 def _positive(name: str, value: float, above: float = 0.0) -> None:
     if not value > above:
         raise InvalidInputError(f"Expected {name} > {above:g}, got {value!r}.")
-
-
-def _shift(centred: float, order: float, location: float) -> float:
-    """Bound ``E|X|^p`` from ``E|X - location|^p``, by Minkowski's inequality from p = 1 on."""
-    if location == 0 or order < 1:
-        return centred + math.pow(abs(location), order)
-    return math.pow(math.pow(centred, 1 / order) + abs(location), order)
 
 
 @dataclass(frozen=True)
@@ -244,7 +236,9 @@ class StudentT(HeavyTail):
         p, n = order, self.index
         logs = special.gammaln([(p + 1) / 2, (n - p) / 2, n / 2])
         centred = n ** (p / 2) * math.exp(logs[0] + logs[1] - logs[2]) / math.sqrt(math.pi)
-        return _shift(centred, order, self.location)
+        if self.location == 0 or p < 1:
+            return centred + math.pow(abs(self.location), p)
+        return math.pow(math.pow(centred, 1 / p) + abs(self.location), p)  # Minkowski's inequality
 
     def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         return np.asarray(self.location + public.standard_t(self.index, shape))

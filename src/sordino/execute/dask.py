@@ -186,7 +186,9 @@ class DaskExecutor(PartedExecutor):
     def _pack_one(self, value: Any, again: bool) -> Any:
         if isinstance(value, SparseVector):
             return SparseVector(value.indices, value.values, value.size)
-        if not _is_constant(value):
+        # Large and frozen stays what it is; an array may be changed in place.
+        settings = getattr(value, "__dataclass_params__", None)
+        if settings is None or not settings.frozen or _nbytes(value) <= 4096:
             return value
         for known, kept in self._kept:
             if known is value:
@@ -211,13 +213,6 @@ def unread_error(error: Exception) -> WorkerError:
         f"The source of some rows failed on a worker, or the worker was lost ({type(error).__name__}). What "
         "it said is not shown: it may quote records. Nothing was booked; compute a block alone to see why."
     )
-
-
-def _is_constant(value: Any) -> bool:
-    """Tell whether an object is large and stays what it is: an array may be changed in place."""
-    settings = getattr(value, "__dataclass_params__", None)
-    frozen = settings is not None and settings.frozen
-    return frozen and _nbytes(value) > 4096
 
 
 def _nbytes(value: Any) -> int:

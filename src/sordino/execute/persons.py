@@ -69,6 +69,14 @@ class Owners:
         return self.order[starts + np.arange(count)] if count else np.empty(0, dtype=np.int64)
 
 
+def _require_one_place(rows: Any) -> None:
+    if not isinstance(rows, LocalExecutor):
+        raise UnsupportedError(
+            "Groups need all rows in one place: the records of a person may lie in several parts. Bring the "
+            "rows into one place (X.compute())."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class GroupedExecutor:
     """Records held in memory, each owned by a person; persons are sampled and clipped as a whole.
@@ -90,11 +98,7 @@ class GroupedExecutor:
     _owners: Owners = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.local, LocalExecutor):
-            raise UnsupportedError(
-                "Groups need all rows in one place: the records of a person may lie in several parts, and "
-                "their sum is clipped as one. Bring the rows into one place (X.compute())."
-            )
+        _require_one_place(self.local)
         object.__setattr__(self, "_owners", Owners.of(self.groups, self.local.population))
 
     @property
@@ -180,11 +184,7 @@ class SharedExecutor:
     population: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.local, LocalExecutor):
-            raise UnsupportedError(
-                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
-                "rows into one place (X.compute())."
-            )
+        _require_one_place(self.local)
         parts, persons = parts_of_persons(self.local.population, self.groups, self.most)
         object.__setattr__(self, "_parts", parts)
         object.__setattr__(self, "population", persons)

@@ -486,7 +486,6 @@ class CsrRecords(LocalRecords):
         return total, float(norms @ norms)
 
     def squared_columns(self, ball: PublicBall) -> Floats:
-        """Return ``sum y_j^2`` for each column, for a ball about the origin."""
         out = np.zeros(self.features)
         self._add_sizes(self._centred_factors(ball) * self.scale, True, out)
         return out

@@ -282,7 +282,6 @@ class TensorRows(Held):
             )
 
     def column(self, values: Any) -> Any:
-        """Return one value per row, in this process."""
         return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
     def executor(
@@ -392,7 +391,6 @@ class TensorRecords(LocalRecords):
         return super().weighted_sum(near)
 
     def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
-        """Return the sums of the columns and of their absolute values, or squares, over clipped rows."""
         usable = self.tensor(self.norms).isfinite().double()
         first = self.weighted_sum(DeviceVector(usable))[: self.features]  # type: ignore[arg-type]
         found: Floats = self.matrix.added_sizes(usable * self.tensor(self.scale), square).cpu().numpy()
@@ -441,16 +439,13 @@ class TensorRecords(LocalRecords):
         return replace(self._within_columns(columns), intercept=0.0)
 
     def gram(self, ball: PublicBall) -> Floats:
-        """Return ``sum y y^T``."""
         return self._sum_blocks(ball, (self.features, self.features), lambda y: y.T @ y)
 
     def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
-        """Return ``sum y (y^T matrix)``."""
         near = self.near(matrix)
         return self._sum_blocks(ball, matrix.shape, lambda y: y.T @ (y @ near), spread_of(matrix))
 
     def moments(self, ball: PublicBall) -> tuple[Floats, float]:
-        """Return ``sum y`` and ``sum ||y||^2``."""
         squares = list[float]()
 
         def each(y: Tensor) -> Tensor:
@@ -460,7 +455,6 @@ class TensorRecords(LocalRecords):
         return self._sum_blocks(ball, (self.features,), each), float(sum(squares))
 
     def squared_columns(self, ball: PublicBall) -> Floats:
-        """Return ``sum y_j^2`` for each column."""
         return self._sum_blocks(ball, (self.features,), lambda y: y.square().sum(0))
 
     def _sum_blocks(
