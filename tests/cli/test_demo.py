@@ -1,6 +1,8 @@
 """`sordino demo` runs end to end, prints its table and writes its report."""
 
 import functools
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -47,3 +49,9 @@ def test_the_help_of_the_program_lists_every_command_with_a_sentence():
     for name, command in main.commands.items():
         assert f"  {name} " in result.output
         assert command.help
+
+
+def test_the_front_page_lists_every_command():
+    page = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
+    line = next(line for line in page.splitlines() if line.startswith("| `sordino` in a terminal |"))
+    assert set(re.findall(r"`([\w-]+)`", line.partition("[")[2])) == set(main.commands)

@@ -152,7 +152,9 @@ def test_single_precision_rows_are_cast_in_blocks(monkeypatch):
     )
     records = executor_of("float32").records(None)
     x, _ = clipped_rows()
-    np.testing.assert_allclose(records.margins(np.ones(D + 1)), x.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(records.margins(np.ones((2, D + 1)))[:, 1], x.sum(axis=1), rtol=1e-12)
+    assert len(blocks) == N // 5
+    np.testing.assert_allclose(records.margins(np.ones(D + 1)), x.sum(axis=1), rtol=1e-12)  # never cast
     assert len(blocks) == N // 5
 
 

@@ -97,6 +97,28 @@ def test_centred_norms_are_above_the_exact_ones(row, shift, is_sparse):
     assert math.isnan(found) or Fraction(found) ** 2 >= sum(t * t for t in terms)
 
 
+@given(rows_of_3, st.floats(2.0**-60, 2.0**60))
+def test_norms_of_a_resized_map_are_above_the_exact_ones(row, factor):
+    shift, weights, row = np.array([0.3, -0.1, 0.0]), np.array([0.7, 0.0, 1.3]), np.clip([row], -1e9, 1e9)
+    before = clip.centred_norms(row, np.ones(1), shift, weights)
+    found = clip.resize_norms(before, weights, weights * factor)
+    apart = [(Fraction(x) - Fraction(s)) * Fraction(w) for x, s, w in zip(row[0], shift, weights * factor)]
+    assert Fraction(found[0]) ** 2 >= sum(a**2 for a in apart)
+    assert found[0] <= before[0] * factor * (1 + 1e-12)
+    assert clip.resize_norms(before, weights, weights * [1.0, 1.0, 1.0 + 1e-9]) is None
+    assert clip.resize_norms(before, weights, np.ones(3)) is None
+
+
+@pytest.mark.parametrize("last", [0.3, 0.0, 1e-200, 1e300, np.inf, np.nan])
+def test_a_sum_of_rows_is_that_of_rows_clipped_one_by_one(last):
+    rows = np.vstack([np.random.default_rng(0).normal(size=(40, 3)), [last, 0.0, 0.0]])
+    parts = np.linspace(0.1, 1.0, 41)
+    factors = clip.factors_of(clip.row_norms(rows), 0.8)
+    kept = np.where(factors[:, None] > 0.0, rows, 0.0) * factors[:, None]
+    np.testing.assert_allclose(clip.sum_of_rows(rows, 0.8), kept.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(clip.sum_of_rows(rows, 0.8, parts), parts @ kept, rtol=1e-12)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 def test_centred_norms_are_tight_where_nothing_cancels(kind):
     rng = np.random.default_rng(0)

@@ -24,14 +24,7 @@ from sordino.errors import InvalidInputError
 @shared.JSON
 @shared.config_option
 def predict(
-    model: Path,
-    data: str,
-    proba: bool,
-    ids: tuple[str, ...],
-    output: Path | None,
-    force: bool,
-    as_json: bool,
-    **how: Any,
+    model: Path, data: str, proba: bool, ids: tuple[str, ...], output: Path | None, as_json: bool, **how: Any
 ) -> None:
     """Write what MODEL predicts for each row of DATA, in order.
 
@@ -43,7 +36,7 @@ def predict(
     from sordino.saving.files import report_of
     from sordino.tables.files import replace_file
 
-    shared.require_writable(force, output)
+    shared.require_writable(how.pop("force"), output)
     fitted = sordino.load(model)
     name, report = type(fitted).__name__, report_of(fitted)
     if not hasattr(fitted, "predict"):
@@ -208,16 +201,12 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
             tuple(lists), [["unknown" if isinstance(n, str) else f"{n:.4g}" for n in row] for row in rows]
         )
     elif "groups" in found:
-        lines = [
-            (line["group"], f"{line['value']:.4g}", "{:.4g} to {:.4g}".format(*line["interval"]))
-            for line in found["groups"]
-        ]
+        ends = ["{:.4g} to {:.4g}".format(*line["interval"]) for line in found["groups"]]
+        lines = [(g["group"], f"{g['value']:.4g}", end) for g, end in zip(found["groups"], ends)]
         shared.show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
-        interval = (
-            ", 95 % interval {:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
-        )
-        click.echo(f"{found['metric']}: {found['value']:.4g}{interval}")
+        words = ", 95 % interval {:.4g} to {:.4g}" if "interval" in found else ""
+        click.echo(f"{found['metric']}: {found['value']:.4g}{words.format(*found.get('interval', ()))}")
         if found.get("baseline") is not None:
             from sordino.report.run_page import constant_words
 

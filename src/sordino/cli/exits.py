@@ -164,7 +164,8 @@ def in_words(ctx: click.Context) -> Iterator[None]:
     except errors.SordinoError as error:
         running = ctx.meta.get(RUNNING)
         text = f"{in_flags(str(error), running)}{next_command(error, running)}"
-        raise Refused(text, status_of(error)) from error
+        joint = running is not None and running.command_path.split()[1] in ("party", "consortium")
+        raise Refused(text, FAILED if joint else status_of(error)) from error
     except KeyboardInterrupt:
         raise Refused("Stopped. What was reserved on a ledger stays booked.", STOPPED) from None
     except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):

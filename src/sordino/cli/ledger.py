@@ -251,12 +251,8 @@ def backup(ledger: str, output: Path, as_json: bool) -> None:
 
 def _summary(book: Ledger, dataset: str) -> dict[str, Any]:
     policy, spent, left = book.policy(dataset), book.spent(dataset), book.remaining(dataset)
-    return {
-        "dataset": dataset,
-        "budget": {"epsilon": policy.epsilon, "delta": policy.delta},
-        "relation": policy.relation.value,
-        "unit": policy.unit,
-        "spent": {"share": spent.fraction, "epsilon": spent.epsilon, "delta": spent.delta},
-        "reservations": spent.reservations,
-        "left": {"share": left.fraction, "epsilon": left.epsilon, "delta": left.delta},
-    }
+    facts: dict[str, Any] = {"dataset": dataset, "budget": {"epsilon": policy.epsilon, "delta": policy.delta}}
+    facts |= {"relation": policy.relation.value, "unit": policy.unit, "reservations": spent.reservations}
+    shares: list[tuple[str, Any]] = [("spent", spent), ("left", left)]
+    parts = {k: {"share": v.fraction, "epsilon": v.epsilon, "delta": v.delta} for k, v in shares}
+    return {**facts, **parts}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -155,16 +154,10 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
 
 def command_line(run: dict[str, Any]) -> str | None:
     """Return the command that made a model, from the settings in its file; None where none did."""
-    if not run.get("settings"):
+    if not (settings := {**(run.get("settings") or {})}):
         return None
-    usual = {"decimal": ".", "encoding": "utf-8", "model": "auto", "relation": "add-remove"}
-    settings = {name: value for name, value in run["settings"].items() if value != usual.get(name)}
-    words = ["sordino", run["command"], settings.pop("data", "-")]
-    words += ["--ledger", "LEDGER"] if "dataset" in settings else []  # its address may hold a password
-    for name, value in settings.items():
-        for entry in value if isinstance(value, list) else [value]:
-            words += [f"--{name}"] if entry is True else [f"--{name}", str(entry)]
-    return shlex.join(words)
+    book = {"ledger": "LEDGER"} if "dataset" in settings else {}  # its address may hold a password
+    return shared.command_line(run["command"], settings.pop("data", "-"), **book, **settings)
 
 
 def _score(path: Path, digest: str) -> tuple[str, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sordino.cli.shared import JSON, bound, document, result
-from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
     from sordino.parties.mpc.charter import Charter
@@ -27,25 +25,7 @@ PREVIOUS = click.option("--previous", type=FILE, help="The charter in force, if 
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@contextmanager
-def _one_status() -> Iterator[None]:
-    try:
-        yield
-    except SordinoError as error:
-        raise click.ClickException(str(error)) from error
-
-
-class Joint(click.Group):
-    """Commands of joint runs: every failure of one has the status 1."""
-
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command."""
-        if cmd.callback is not None:
-            cmd.callback = _one_status()(cmd.callback)
-        super().add_command(cmd, name)
-
-
-@click.group(cls=Joint)
+@click.group()
 def party() -> None:
     """Take part in joint runs, as one member."""
 
@@ -83,11 +63,9 @@ def decisions(config: Path, as_json: bool) -> None:
     from sordino.parties.mpc.config import PartyConfig
 
     lines = PartyConfig.load(config).approvals.story.lines
-    if as_json:
-        document(list(lines))
-    for line in () if as_json else lines:
-        until = f", until {line['expires']}" if "expires" in line else ""
-        click.echo(f"{line['at']}  {line['kind']:8}  {line['plan'][:12]}  {line['person']}{until}")
+    ends = [f", until {line['expires']}" if "expires" in line else "" for line in lines]
+    told = [f"{a['at']}  {a['kind']:8}  {a['plan'][:12]}  {a['person']}{end}" for a, end in zip(lines, ends)]
+    result(as_json, list(lines), "\n".join(told))
 
 
 @party.command()
@@ -105,7 +83,7 @@ def commitment(config: Path, transcript: Path, as_json: bool) -> None:
 
 @party.command("run")
 @CONFIG
-@click.option("--plan", type=FILE, required=True, help="The plan to take part in.")
+@PLAN
 @click.option("--approve", "allow", is_flag=True, help="Approve of the plan, which is shown in words.")
 @JSON
 def take_part(config: Path, plan: Path, allow: bool, as_json: bool) -> None:
@@ -117,13 +95,8 @@ def take_part(config: Path, plan: Path, allow: bool, as_json: bool) -> None:
         _approve(settings, text, ask=False, aside=as_json)
     outcome = PartyRun(settings, text, partial(click.echo, err=as_json)).run()
     found, folder = outcome.certificate, outcome.transcript.parent
-    facts = {
-        "epsilon": found.epsilon,
-        "delta": found.delta,
-        "relation": found.relation.value,
-        "bytes sent": outcome.bytes_sent,
-        "folder": folder,
-    }
+    facts: Any = {"epsilon": found.epsilon, "delta": found.delta, "relation": found.relation.value}
+    facts |= {"bytes sent": outcome.bytes_sent, "folder": folder}
     words = (
         f"Done: {bound(found)} ({found.relation.value}).\n"
         f"Sent {outcome.bytes_sent} bytes. Result and transcript: {folder}"
@@ -217,7 +190,7 @@ def csr(folder: Path, name: str, as_json: bool) -> None:
     result(as_json, found, f"Made {certificate} with the fingerprint {pin}.")
 
 
-@party.group(cls=Joint)
+@party.group()
 def charter() -> None:
     """What all members of a consortium have signed: who they are and what may be asked."""
 
@@ -229,9 +202,9 @@ def charter() -> None:
 @JSON
 def propose(config: Path, previous: Path | None, output: Path, as_json: bool) -> None:
     """Write the next version of a charter, which nobody has signed yet."""
-    from sordino.parties.mpc.charter import Charter, proposal
+    from sordino.parties.mpc.charter import proposal
 
-    before = None if previous is None else Charter.load(previous)
+    before = _charter(previous)
     made = proposal(config, before)
     made.save(output)
     _tell_charter(made, before, as_json)
@@ -246,11 +219,10 @@ def propose(config: Path, previous: Path | None, output: Path, as_json: bool) ->
 @JSON
 def sign(path: Path, name: str, key: Path, previous: Path | None, yes: bool, as_json: bool) -> None:
     """Show the charter at PATH in words and add this member's signature to the file."""
-    from sordino.parties.mpc.charter import Charter, charter_in_words
+    from sordino.parties.mpc.charter import charter_in_words
 
-    before = None if previous is None else Charter.load(previous).require_in_force()
-    found = Charter.load(path)
-    found.require_follows(before)
+    found, before = _charter(path), _charter(previous)
+    found.require_follows(None if before is None else before.require_in_force())
     for line in charter_in_words(found, before):
         click.echo(line, err=as_json)
     if not yes:
@@ -265,9 +237,13 @@ def sign(path: Path, name: str, key: Path, previous: Path | None, yes: bool, as_
 @JSON
 def show(path: Path, previous: Path | None, as_json: bool) -> None:
     """Show the charter at PATH in words, and who has signed it."""
+    _tell_charter(_charter(path), _charter(previous), as_json)
+
+
+def _charter(path: Path | None) -> Any:
     from sordino.parties.mpc.charter import Charter
 
-    _tell_charter(Charter.load(path), None if previous is None else Charter.load(previous), as_json)
+    return None if path is None else Charter.load(path)
 
 
 def _tell_charter(found: Charter, before: Charter | None, as_json: bool) -> None:
@@ -277,7 +253,7 @@ def _tell_charter(found: Charter, before: Charter | None, as_json: bool) -> None
     result(as_json, facts, "\n".join(charter_in_words(found, before)))
 
 
-@click.group(cls=Joint)
+@click.group()
 def consortium() -> None:
     """Plan and run learning between several parties."""
 
@@ -295,17 +271,9 @@ def plan(config: Path, output: Path, as_json: bool) -> None:
     made = plan_from(config)
     made.save(output)
     found, seconds = made.certificate, seconds_of(made.coordinates, made.share)
-    facts = {
-        "plan": made.digest,
-        "epsilon": found.epsilon,
-        "delta": found.delta,
-        "mode": made.text["mode"],
-        "parties": len(made.members),
-        "may collude": made.share.threshold,
-        "numbers opened": made.coordinates,
-        "processor seconds of a member": seconds,
-        "output": output,
-    }
+    facts = {"plan": made.digest, "epsilon": found.epsilon, "delta": found.delta, "mode": made.text["mode"]}
+    facts |= {"parties": len(made.members), "may collude": made.share.threshold}
+    facts |= {"numbers opened": made.coordinates, "processor seconds of a member": seconds, "output": output}
     words = (
         f"Plan {made.digest[:12]}: {bound(found)}, mode "
         f"{made.text['mode']}, {len(made.members)} parties, any {made.share.threshold} may collude. About "

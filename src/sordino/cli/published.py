@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from sordino.cli.shared import JSON, document, show_table
-from sordino.errors import DataNotFoundError, MissingExtraError, SordinoError
+from sordino.errors import DataNotFoundError, MissingExtraError
 
 
 @click.command()
@@ -56,15 +56,7 @@ def datasets(name: str | None, as_json: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder of the results; a run that was interrupted goes on there.",
 )
-def reproduce(
-    names: tuple[str, ...],
-    everything: bool,
-    quick: bool,
-    jobs: int,
-    minutes: float,
-    listing: bool,
-    folder: Path,
-) -> None:
+def reproduce(names: tuple[str, ...], everything: bool, listing: bool, folder: Path, **how: Any) -> None:
     """Set published tables beside their certified epsilon and ours.
 
     A NAME is a table of the list (`--list`). Each writes its results (JSON) and a page (Markdown). A table
@@ -83,8 +75,7 @@ def reproduce(
         return
     if everything == bool(names):
         raise click.UsageError("Name tables, or say --all; --list names them.")
-    asked, how = sorted(TABLES) if everything else names, {"quick": quick, "jobs": jobs, "minutes": minutes}
-    absent = [one for one in asked if not _run(one, folder, **how)]
+    absent = [one for one in (sorted(TABLES) if everything else names) if not _run(one, folder, **how)]
     if absent:
         click.echo(f"Left out, because their data or PyTorch are not here: {', '.join(absent)}.", err=True)
         raise click.exceptions.Exit(0 if everything else 1)
@@ -102,7 +93,5 @@ def _run(name: str, folder: Path, **how: Any) -> bool:
     except (DataNotFoundError, MissingExtraError) as error:
         click.echo(f"{name}: {error}", err=True)
         return False
-    except SordinoError as error:
-        raise click.ClickException(str(error)) from error
     click.echo(str(page))
     return True

@@ -314,12 +314,13 @@ def command_line(*words: Any, **options: Any) -> str:
     """Return a command as a shell reads it; options that say nothing, or what holds anyway, are left out."""
     from sordino.ledger.address import hide
 
-    usual = {"encoding": "utf-8", "decimal": ".", "relation": "add-remove"}
+    usual = {"encoding": "utf-8", "decimal": ".", "relation": "add-remove", "model": "auto"}
     line = ["sordino", *(str(word) for word in words)]
     for name, value in options.items():
-        if value is not None and value is not False and value != usual.get(name):
-            flag = "--format" if name == "kind" else f"--{name.replace('_', '-')}"
-            line += [flag] if value is True else [flag, str(hide(value))]
+        flag = "--format" if name == "kind" else f"--{name.replace('_', '-')}"
+        for entry in value if isinstance(value, list) else [value]:
+            if entry is not None and entry is not False and entry != usual.get(name):
+                line += [flag] if entry is True else [flag, str(hide(entry))]
     return shlex.join(line)
 
 
@@ -425,7 +426,7 @@ def document(values: Any) -> None:
     click.echo(text(values))
 
 
-def result(as_json: bool, values: dict[str, Any], words: str) -> None:
+def result(as_json: bool, values: Any, words: str) -> None:
     """Print what a command did: a document for programs, or a sentence for people."""
     if as_json:
         document(values)

@@ -21,18 +21,7 @@ from sordino.errors import InvalidInputError
 @click.option("--test", type=OUTPUT, required=True, help="Where the others go.")
 @FORCE
 @JSON
-def split(
-    data: str,
-    schema: Path | None,
-    person: str | None,
-    share: float,
-    seed: int,
-    train: Path,
-    test: Path,
-    force: bool,
-    as_json: bool,
-    **how: Any,
-) -> None:
+def split(data: str, person: str | None, train: Path, test: Path, as_json: bool, **how: Any) -> None:
     """Split DATA into two files, all rows of a person in one of them.
 
     Who comes where depends on a public seed and on the order of the file, not on values. Both files hold
@@ -45,10 +34,11 @@ def split(
     from sordino.kernel import public_generator
     from sordino.tables.files import packed_table, read_whole, replace_file
 
-    require_writable(force, train, test)
+    require_writable(how.pop("force"), train, test)
+    share, seed, declared = how.pop("share"), how.pop("seed"), read_schema(how.pop("schema"))
     if not 0 < share < 1:
         raise click.UsageError("--share is between 0 and 1.")
-    declared, file = read_schema(schema), data_file(data, how)
+    file = data_file(data, how)
     if person is None and declared is not None and declared.person is not None:
         person = declared.person.name
     table = read_whole(file, None if declared is None else [column.name for column in declared.columns])

@@ -39,11 +39,8 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     """
     from sordino.cli.rows import read_schema
 
-    file, schema, budget = (
-        shared.data_file(data, chosen),
-        read_schema(chosen.pop("schema")),
-        shared.take_budget(chosen),
-    )
+    file, schema = shared.data_file(data, chosen), read_schema(chosen.pop("schema"))
+    budget = shared.take_budget(chosen)
     column, bounds = chosen["column"], None
     keys = [*chosen["by"]]
     if statistic in ("count", "histogram"):
@@ -52,10 +49,8 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     elif column is None:
         raise click.UsageError(f"A {statistic} needs --column, a column of numbers.")
     else:
-        measured, bounds = (
-            column,
-            shared.pair("--bounds", chosen["bounds"]) or _declared_column(schema, column, "bounds"),
-        )
+        measured, typed_bounds = column, shared.pair("--bounds", chosen["bounds"])
+        bounds = typed_bounds or _declared_column(schema, column, "bounds")
     binned = column if statistic == "histogram" else None
     if statistic == "histogram" and binned is None:
         raise click.UsageError("A histogram needs --column and --edges.")

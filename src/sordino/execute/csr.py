@@ -21,13 +21,13 @@ At = np.uint64
 
 def as_rows(matrix: Any) -> Any:
     """Return the matrix as a C-ordered array or as CSR without copying what fits already."""
-    if not sparse.issparse(matrix):
-        return np.ascontiguousarray(matrix)
-    check_structure(matrix)
-    rows = matrix.tocsr()
-    if rows.dtype not in (np.float32, np.float64):  # counts and flags: the compiled passes know floats
-        rows = rows.astype(np.float64)
-    return check_csr(rows)
+    dense = not sparse.issparse(matrix)
+    if not dense:
+        check_structure(matrix)
+    rows = np.ascontiguousarray(matrix) if dense else matrix.tocsr()
+    if rows.dtype not in (np.float32, np.float64) and rows.dtype.kind in "biuf":
+        rows = rows.astype(np.float64)  # counts and flags: the compiled passes know floats
+    return rows if dense else check_csr(rows)
 
 
 def sound(matrix: Any) -> Any:
@@ -430,16 +430,17 @@ def over_dense(matrix: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any) ->
     for start in range(0, n, step):
         count = min(step, n - start)
         block = matrix[start : start + count]
-        _dots(block, w, products)
+        dots(block, w, products)
         sums = pull_block(pull, products[:count], room, facts, at, start)
         total += sums[0]
         shifted += sums[1]
-        _add_rows(block, products, out)
+        add_rows(block, products, out)
     return total, shifted
 
 
 @compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
-def _dots(block: Any, w: Any, out: Any) -> None:
+def dots(block: Any, w: Any, out: Any) -> None:
+    """Write the products of the rows of an array with a point."""
     for i in range(block.shape[0]):
         row, total = block[i], 0.0
         for j in range(w.size):
@@ -467,7 +468,8 @@ def map_rows(block: Any, factors: Any, shift: Any, scale: Any, weights: Any, out
 
 
 @compile_with_cache(nogil=True)
-def _add_rows(block: Any, factors: Any, out: Any) -> None:
+def add_rows(block: Any, factors: Any, out: Any) -> None:
+    """Add the rows of an array times their factors to ``out``."""
     for i in range(block.shape[0]):
         row, factor = block[i], factors[i]
         if factor != 0.0:

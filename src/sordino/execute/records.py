@@ -201,9 +201,18 @@ class LocalRecords:
         return np.where(np.isfinite(self.norms), clip.joint_norms([features, last]), np.nan)
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
-        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
-        found = clip.centred_norms(self.matrix, self.scale, shift, weights, self._addressed, spread)
-        return np.where(np.isfinite(self.norms), found, np.nan)
+        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept.
+
+        Maps differ in their size more often than in anything else: the last norms are remembered.
+        """
+        known, found = self.__dict__.get("_centred"), None
+        if known is not None and known[0] == spread and np.array_equal(known[1], shift):
+            found = clip.resize_norms(known[3], known[2], weights)
+        if found is None:
+            found = clip.centred_norms(self.matrix, self.scale, shift, weights, self._addressed, spread)
+            found = np.where(np.isfinite(self.norms), found, np.nan)
+            object.__setattr__(self, "_centred", (spread, shift.copy(), weights.copy(), found))
+        return found
 
     @property
     def peaks(self) -> Floats:
@@ -290,6 +299,9 @@ class DenseRecords(LocalRecords):
 
     def _products(self, w: Floats) -> Floats:
         out = np.empty((len(self.matrix), *w.shape[:-1]))
+        if w.ndim == 1:
+            csr.dots(self.matrix, np.ascontiguousarray(w), out)
+            return out
         for rows in self._blocks():
             out[rows] = self._block(rows) @ w.T
         return out
@@ -300,8 +312,7 @@ class DenseRecords(LocalRecords):
         return csr.over_dense(self.matrix, w, at, facts, pull.numbers, out)
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
-        for rows in self._blocks():
-            out += coefficients[rows] @ self._block(rows)
+        csr.add_rows(self.matrix, coefficients, out)
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i`` with one matrix product for all outputs."""

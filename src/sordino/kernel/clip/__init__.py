@@ -350,6 +350,24 @@ def centred_norms(
     return np.asarray(np.where(np.isfinite(out), out, np.nan))
 
 
+def resize_norms(norms: Floats, before: Floats, after: Floats) -> Floats | None:
+    r"""Return upper bounds of ``|| after v_i ||`` from those of ``|| before v_i ||``: one factor for all.
+
+    None where weights changed by factors that differ by more than their rounding.
+
+    **Rounding.** With ``f >= |after_j / before_j|`` in every column the norm is at most f times as large,
+    and so is all that was added to it; f and its product are rounded up by :func:`above`.
+    """
+    some = before != 0.0
+    with np.errstate(all="ignore"):
+        ratios = np.abs(after[some] / before[some])
+        most = float(ratios.max(initial=0.0))
+        alike = TINY < most < np.inf and bool((ratios >= most * (1.0 - 2.0**-40)).all())
+        if not alike or after[~some].any():
+            return None
+        return norms if most == ratios.min() == 1.0 else np.asarray(above(norms * most, 2))
+
+
 def row_peaks(matrix: Any, rows: Rows = None) -> Floats:
     """Return the largest magnitude of each row: exact; nan for a row that is not finite."""
     pointers, values, _, _ = parts(matrix)
@@ -516,6 +534,20 @@ def clipped_blocks(parts: list[Any], bound: float, drop: bool = False) -> list[A
     return [_times(part, factor) for part in parts]
 
 
+@compile_with_cache(nogil=True, error_model="numpy")
+def _add_clipped(rows: Any, parts: Any, above_one: float, most: float, out: Any) -> bool:
+    """Add clipped rows to ``out``; False at a row that can only be measured scaled, or that adds nothing."""
+    for i in range(rows.shape[0]):
+        total = _squares(rows[i], 1.0)
+        norm = math.sqrt(total) * above_one
+        if not (total > _LEAST and total < _MOST and most / norm >= TINY):
+            return False
+        factor = (1.0 if norm <= most else most / norm) * (parts[i] if parts.size else 1.0)
+        for j in range(out.size):
+            out[j] += factor * rows[i, j]
+    return True
+
+
 def sum_of_rows(rows: Any, bound: float, parts: Floats | None = None) -> Floats:
     """Return the sum of rows, an array or the list of its columns, each clipped to the norm ``bound``.
 
@@ -528,6 +560,9 @@ def sum_of_rows(rows: Any, bound: float, parts: Floats | None = None) -> Floats:
         near = next(column for column in rows if hasattr(column, "tensor"))
         return _doubles().sum_of_rows([beside(near, column) for column in rows], bound)
     each = np.stack(rows, axis=1) if isinstance(rows, list) else rows
+    out, none = np.zeros(each.shape[1]), np.empty(0)
+    if _add_clipped(each, none if parts is None else parts, 1.0 + slack(out.size), limit(bound), out):
+        return out
     factors = factors_of(row_norms(each), bound)
     factors = factors if parts is None else factors * parts
     kept = factors > 0.0
