@@ -19,7 +19,7 @@ import click
 
 from sordino import errors
 from sordino.cli.later import defer
-from sordino.cli.shared import OWN_OPTIONS, RUNNING, guard
+from sordino.cli.shared import JOINT, OWN_OPTIONS, RUNNING, guard
 
 OK = 0
 FAILED = 1
@@ -164,8 +164,7 @@ def in_words(ctx: click.Context) -> Iterator[None]:
     except errors.SordinoError as error:
         running = ctx.meta.get(RUNNING)
         text = f"{in_flags(str(error), running)}{next_command(error, running)}"
-        joint = running is not None and running.command_path.split()[1] in ("party", "consortium")
-        raise Refused(text, FAILED if joint else status_of(error)) from error
+        raise Refused(text, FAILED if ctx.meta.get(JOINT) else status_of(error)) from error
     except KeyboardInterrupt:
         raise Refused("Stopped. What was reserved on a ledger stays booked.", STOPPED) from None
     except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):

@@ -20,6 +20,7 @@ from sordino.errors import InvalidInputError
 
 CONFIG = "sordino.config"  # where a context keeps the path of its configuration
 RUNNING = "sordino.running"  # and that of the command that was typed
+JOINT = "sordino.joint"  # and whether it has begun something that members do together: it fails with status 1
 _OUTPUTS = ("output", "report", "train", "test")
 _ADDRESSES = ("data", "ledger")  # texts: a path, standard input, or a URL
 _BESIDE = ("", "-wal", "-shm", "-journal")  # files of one ledger
@@ -40,6 +41,7 @@ def guard(command: click.Command) -> None:
         context = click.get_current_context()
         context.meta[RUNNING] = context
         require_apart(chosen, context.meta.get(CONFIG))
+        context.meta[JOINT] = context.command_path.split()[1:2] in (["party"], ["consortium"])
         return run(*words, **chosen)
 
     command.callback = guarded
