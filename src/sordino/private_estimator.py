@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sordino.checks import LEARNED_LABELS, declared_bound, encode_labels
+from sordino.checks import LEARNED_LABELS, check_noise, declared_bound, encode_labels
 from sordino.errors import (
     DivergenceWarning,
     FitWarning,
@@ -47,7 +48,13 @@ class PrivateEstimator(BaseEstimator):
     privacy_: PrivacyReport
     n_features_in_: int
     _moved: ClassVar[Moved | None] = None
+    _sparse_rows: ClassVar[bool] = False  # whether it takes sparse matrices
     feature_names_in_: NDArray[np.object_]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic, tags.input_tags.sparse = True, self._sparse_rows
+        return tags
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Here and not in __init__: set_params and clone assign as well.
@@ -134,6 +141,13 @@ class PrivateEstimator(BaseEstimator):
 class Scored:
     """Score as scikit-learn does, without a value of the data in any message."""
 
+    def __sklearn_tags__(self) -> Any:
+        inherited: Any = super()
+        tags = inherited.__sklearn_tags__()
+        for kind in filter(None, (tags.classifier_tags, tags.regressor_tags)):
+            kind.poor_score = True  # a few dozen rows cannot be learnt from privately
+        return tags
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the score of scikit-learn on these rows: an exact number, which is not private."""
         inherited: Any = super()
@@ -143,6 +157,14 @@ class Scored:
             X, y, _ = schema.split(X, bounded=False)
         known = strip_tensor(y)
         return float(refusing(lambda: inherited.score(X, known, sample_weight), X, known, self))
+
+
+@dataclass(eq=False, repr=False)
+class Budget:
+    """What stands first in the signature of a model."""
+
+    epsilon: float = 1.0
+    delta: float | None = None
 
 
 class Tabular:
@@ -322,10 +344,29 @@ def _targets_of(schema: Schema, table: Any) -> Any:
     return schema.targets(schema.checked(table, target=True))
 
 
-def declared_rows(estimator: Any) -> int:
+def declared_rows(estimator: Any, grouped: bool = False) -> int:
     """Return how many rows one person has at most, where no column says whose they are; else one."""
+    given = getattr(estimator, "rows_per_person", None)
+    if given is not None and (grouped or check_noise(getattr(estimator, "noise", "sound"))):
+        raise InvalidInputError(
+            "Expected rows_per_person=None where groups or a person column say whose each row is, and "
+            "for published noise: it is for rows whose owners nobody knows."
+        )
     remedy = "It is the largest number of rows that one person has."
-    return check_count("rows_per_person", getattr(estimator, "rows_per_person", None), 1, 10**6, remedy) or 1
+    return check_count("rows_per_person", given, 1, 10**6, remedy) or 1
+
+
+def owner_facts(estimator: Any) -> tuple[str, ...]:
+    """Return the line of a report about persons whose rows nobody tells apart."""
+    if estimator.rows_per_person is None:
+        return ()
+    return (f"rows_per_person = {declared_rows(estimator)} (nobody has more; declared)",)
+
+
+def refuse_unknown_owners(estimator: Any, where: str) -> None:
+    """Refuse a number of rows per person where one plan does not see all rows of a person."""
+    if estimator.rows_per_person is not None:
+        raise UnsupportedError(f"{where} protect records. Set rows_per_person=None.")
 
 
 def declared_target(estimator: Any) -> Target | None:

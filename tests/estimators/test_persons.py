@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 
 import sordino
 from sordino import SparseLinearRegression, SparseLogisticRegression
@@ -210,6 +211,58 @@ def test_rows_of_an_unknown_person_get_so_many_times_the_noise():
     assert float(five.sensitivity.split()[0]) == pytest.approx(
         5 * float(one.sensitivity.split()[0]), rel=1e-3
     )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sordino.PCA(2, data_norm=1.5, solver="gauss"),
+        sordino.PCA(2, data_norm=1.5, solver="power", max_iter=2),
+        sordino.HeavyTailedRegressor(max_iter=2),
+        sordino.HeavyTailedClassifier(max_iter=2, classes=[False, True]),
+    ],
+    ids=["gauss", "power", "regressor", "classifier"],
+)
+def test_axes_and_heavy_tails_of_unknown_persons_get_so_many_times_the_noise(model):
+    X = np.random.default_rng(4).uniform(-1, 1, (300, 3))
+    y = X[:, 0] > 0 if hasattr(model, "classes") else X[:, 0]
+    one, four = (clone(model).set_params(rows_per_person=m).fit(X, y).privacy_ for m in (1, 4))
+    assert (one.unit, four.unit) == ("person", "person")
+    assert "rows_per_person = 4 (nobody has more; declared)" in four.public
+    assert "number of records: 300" in four.public
+    assert four.epsilon == pytest.approx(one.epsilon, rel=1e-6)
+    first = [float(report.releases[0].sensitivity.split()[0]) for report in (one, four)]
+    assert first[1] == pytest.approx(4 * first[0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "error"),
+    [
+        (sordino.PCA(2, data_norm=1.0, solver="spca"), UnsupportedError),
+        (sordino.PCA(2, data_norm=1.0, secure_noise=True), UnsupportedError),
+        (sordino.PCA(2, data_norm=1.0, solver="gauss", noise="paper", center=False), InvalidInputError),
+        (sordino.HeavyTailedRegressor(n_nonzero_coefs=1), UnsupportedError),
+        (sordino.HeavyTailedRegressor(secure_noise=True), UnsupportedError),
+    ],
+    ids=["batches", "exact", "paper", "selection", "exact heavy"],
+)
+def test_axes_and_heavy_tails_refuse_what_is_not_proven_for_unknown_persons(model, error):
+    X = np.eye(4)[np.arange(40) % 4]
+    with pytest.raises(error, match=r"rows_per_person|Several records"):
+        model.set_params(rows_per_person=3).fit(X, X[:, 0])
+
+
+def test_axes_of_unknown_persons_take_no_owners_no_chunks_and_no_members():
+    X = np.eye(4)[np.arange(40) % 4]
+    pca = sordino.PCA(2, data_norm=1.0, rows_per_person=3)
+    with pytest.raises(InvalidInputError, match="rows_per_person=None"):
+        pca.fit(X, groups=np.arange(40) // 3)
+    with pytest.raises(UnsupportedError, match="Chunks protect records"):
+        pca.partial_fit(X)
+    with pytest.raises(UnsupportedError, match="Joint runs"):
+        pca.joint_task(40, 4)
+    with pytest.raises(InvalidInputError, match="rows_per_person=None"):
+        sordino.HeavyTailedRegressor(rows_per_person=3).fit(X, X[:, 0], groups=np.arange(40) // 3)
 
 
 @pytest.mark.parametrize(

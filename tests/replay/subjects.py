@@ -117,6 +117,18 @@ def unknown_owner_rows() -> Iterator[Subject]:
             return known.fit(replace(data, groups=None), relation)
 
         yield replace(known, fit=fit, must=("persons",), may=())
+    for name, solver, kind, more in (
+        ("PCA", "gauss", "numbers", {"data_norm": 2.0}),
+        ("PCA", "power", "numbers", {"data_norm": 2.0, "max_iter": 2}),
+        ("HeavyTailedRegressor", "strongly-convex", "numbers", {"max_iter": 3}),
+        ("HeavyTailedClassifier", "convex", "signs", {"max_iter": 3, "classes": LEVELS["signs"]}),
+    ):
+
+        def learn(data: Data, relation: str, name: str = name, solver: str = solver, more: Any = more) -> Any:
+            options = {"solver": solver, "rows_per_person": 3, "random_state": 0, **more, **BUDGET}
+            return getattr(sordino, name)(relation=relation, **options).fit(data.X, data.y)
+
+        yield Subject(f"{name}/{solver}/rows_per_person=3", kind, learn, ("persons",))
 
     def levels(data: Data, relation: str) -> Any:
         model = sordino.OrderedLogisticRegression(

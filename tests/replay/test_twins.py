@@ -277,9 +277,17 @@ def test_a_member_whose_records_choose_the_grid_is_found(monkeypatch, tmp_path):
     assert "questions" in kinds(row, "replace-one", "memory", tmp_path)
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
-def test_noise_for_one_row_of_an_unknown_person_is_found(tmp_path, monkeypatch, relation):
-    row = next(iter(unknown_owner_rows()))
+@pytest.mark.parametrize(
+    ("name", "relation"),
+    [
+        ("LinearRegression/auto/squared/3", "add-remove"),
+        ("LinearRegression/gd/squared/3", "replace-one"),
+        ("PCA/gauss/rows_per_person=3", "add-remove"),
+        ("HeavyTailedRegressor/strongly-convex/rows_per_person=3", "replace-one"),
+    ],
+)
+def test_noise_for_one_row_of_an_unknown_person_is_found(tmp_path, monkeypatch, relation, name):
+    row = {row.name: row for row in unknown_owner_rows()}[name]
     assert kinds(row, relation, "persons", tmp_path) == set()
     plain = Release.sensitivity
     monkeypatch.setattr(Release, "sensitivity", lambda self, *asked: plain(self, *asked) / self.rows)

@@ -27,7 +27,7 @@ from sordino.estimators.metrics import (
     row_count,
 )
 from sordino.estimators.pipeline import invent_rows, mixes_rows, prices_for
-from sordino.estimators.statistics import PrivateFloat, check_share
+from sordino.estimators.statistics import PrivateFloat, check_bounds, check_share
 from sordino.execute import executor_of, hold_columns, in_dask
 from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
@@ -342,11 +342,8 @@ def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
                 "target_bound. Computing them from y would leak."
             )
         return -float(declared), float(declared)
-    try:
-        low, high = (float(b) for b in bounds)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError("Expected bounds as two numbers low < high, got something else.") from None
-    if not -1e100 < low < high < 1e100 or not high - low > 1e-100:
+    low, high = check_bounds(bounds) or (0.0, 0.0)
+    if not -1e100 < low < high < 1e100 or not high - low > 1e-100:  # errors are squared
         raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
     return low, high
 

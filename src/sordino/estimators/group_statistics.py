@@ -56,9 +56,10 @@ class Levels:
     def of(cls, name: str, values: Any) -> Levels:
         """Check declared labels: at least one, none twice, none missing."""
         if isinstance(values, Column):
-            return ColumnLevels(
-                name, tuple(getattr(values, "levels", None) or ()), None, values.learned
-            ).checked()
+            known = tuple(getattr(values, "levels", None) or ())
+            if not known:
+                raise InvalidInputError(f"Expected a column with declared levels for {name!r}, got another.")
+            return ColumnLevels(name, known, None, values.learned)
         try:
             labels = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
             distinct = len(set(labels)) == len(labels)
@@ -125,11 +126,6 @@ class Levels:
 class Flags(Levels):
     """One level: true."""
 
-    @classmethod
-    def named(cls, name: str) -> Flags:
-        """Return the level of a column of yes or no."""
-        return cls(name, (True,))
-
     def codes(self, column: Any) -> Ints:
         """Return 0 for a record whose value is true, 1 or a word for yes, and -1 for other records.
 
@@ -149,12 +145,6 @@ class Flags(Levels):
 class ColumnLevels(Levels):
     """The levels of a column of a schema, with which values are compared as an encoder does: as texts."""
 
-    def checked(self) -> ColumnLevels:
-        """Refuse a column without levels."""
-        if not self.labels:
-            raise InvalidInputError(f"Expected a column with declared levels for {self.name!r}, got another.")
-        return self
-
     def codes(self, column: Any) -> Ints:
         """Return the number of each record's level, -1 for a level that was not declared."""
         refuse_unreadable(column)
@@ -171,15 +161,16 @@ def _level_number(known: dict[Any, int], value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The declared levels of a grouping; a subclass holds which records are in which cell."""
+    """The declared levels of a grouping, and which records are in which cell.
+
+    Of columns that lie in Dask, cells are numbered where they lie, each time a statistic is asked.
+    """
 
     levels: tuple[Levels, ...]
-    owners: Any = field(default=None, kw_only=True)
-    most: int | None = field(default=None, kw_only=True)
-
-    def records(self, values: Any = None) -> Any:
-        """Return the cell and the value, or zero, of each record, wherever they lie."""
-        raise NotImplementedError
+    cell: Ints | None
+    columns: Sequence[Any] = ()
+    owners: Any = None
+    most: int | None = None
 
     def __repr__(self) -> str:
         return f"Keys({', '.join(f'{k.name}: {len(k.labels)} levels' for k in self.levels)})"
@@ -193,12 +184,14 @@ class Keys:
         if size > MOST_CELLS:
             raise InvalidInputError(f"Expected at most {MOST_CELLS:,} cells, got {size:,}.")
         given = [columns[level.name] for level in levels]
-        if any(map(in_dask, given)):
-            return KeysThere(levels, given, owners=owners, most=most)
-        cell = cells_of(levels, given)
-        if not cell.size:
-            raise InvalidInputError("Expected columns of one length, at least 1, got others.")
-        return KeysHere(levels, cell, owners=owners, most=most)
+        if not any(map(in_dask, given)):
+            return cls(levels, _require_rows(cells_of(levels, given)), (), owners, most)
+        if owners is not None or most is not None:
+            raise UnsupportedError(
+                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
+                "columns into one place (.compute())."
+            )
+        return cls(levels, None, given)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -216,8 +209,32 @@ class Keys:
 
     @property
     def unit(self) -> str:
-        """Who is protected."""
-        return "record"
+        """Who is protected: persons where they are known, or their largest number of rows is."""
+        return "record" if self.owners is None and self.most is None else "person"
+
+    def records(self, values: Any = None) -> Any:
+        """Return the cell and the value of each record; of persons, with the part that a row stands for."""
+        if self.cell is None:
+            columns = [*self.columns, *([] if values is None else [values])]
+            return _require_rows(hold_columns(columns, partial(_part, self.levels)))
+        x = np.zeros(len(self.cell)) if values is None else self._numbers(values, len(self.cell))
+        rows = np.stack([self.cell.astype(float), x], axis=1)
+        if self.unit == "record":
+            return rows
+        return SharedExecutor(LocalExecutor(rows, None, None), self.owners, self.most)
+
+    @staticmethod
+    def _numbers(values: Any, count: int) -> Floats:
+        data, flat = (None, False) if in_dask(values) else check_numbers(values)
+        if not isinstance(data, np.ndarray) or not flat or len(data) != count:
+            raise InvalidInputError(f"Expected one number per record, {count} of them.")
+        return data[:, 0]
+
+
+def _require_rows(rows: Any) -> Any:
+    if not len(rows):
+        raise InvalidInputError("Expected columns of one length, at least 1, got others.")
+    return rows
 
 
 def cells_of(levels: Sequence[Levels], columns: Sequence[Any]) -> Ints:
@@ -231,60 +248,12 @@ def cells_of(levels: Sequence[Levels], columns: Sequence[Any]) -> Ints:
     return np.where(there, flat, -1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class KeysHere(Keys):
-    """The cell of each record, in this process."""
-
-    cell: Ints
-
-    @property
-    def unit(self) -> str:
-        """Persons where they are known, or their largest number of rows is."""
-        return "record" if self.owners is None and self.most is None else "person"
-
-    def records(self, values: Any = None) -> Any:
-        """Return the cell and the value of each record; of persons, with the part that a row stands for."""
-        x = np.zeros(len(self.cell)) if values is None else self._numbers(values)
-        rows = np.stack([self.cell.astype(float), x], axis=1)
-        if self.unit == "record":
-            return rows
-        return SharedExecutor(LocalExecutor(rows, None, None), self.owners, self.most)
-
-    def _numbers(self, values: Any) -> Floats:
-        data, flat = (None, False) if in_dask(values) else check_numbers(values)
-        if not isinstance(data, np.ndarray) or not flat or len(data) != len(self.cell):
-            raise InvalidInputError(f"Expected one number per record, {len(self.cell)} of them.")
-        return data[:, 0]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class KeysThere(Keys):
-    """Columns that lie in Dask; cells are numbered where they lie, each time a statistic is asked."""
-
-    columns: Sequence[Any]
-
-    def __post_init__(self) -> None:
-        if self.owners is not None or self.most is not None:
-            raise UnsupportedError(
-                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
-                "columns into one place (.compute())."
-            )
-
-    def records(self, values: Any = None) -> Any:
-        """Return the rows on the workers."""
-        columns = [*self.columns, *([] if values is None else [values])]
-        rows = hold_columns(columns, partial(_part, self.levels))
-        if not len(rows):
-            raise InvalidInputError("Expected columns of one length, at least 1, got others.")
-        return rows
-
-
 def _part(levels: tuple[Levels, ...], columns: tuple[Any, ...]) -> Floats:
     """Return the cells and values of one part."""
     keys, values = columns[: len(levels)], columns[len(levels) :]
     if not len(keys[0]):
         return np.zeros((0, 2))
-    return KeysHere(levels, cells_of(levels, keys)).records(*values)
+    return Keys(levels, cells_of(levels, keys)).records(*values)
 
 
 # ------------------------------------------ Released tables: numbers by cell, with intervals and the report
@@ -455,14 +424,14 @@ def count(
     terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
     owned: dict[str, Any] = {"groups": groups, "rows_per_person": rows_per_person}
     if levels is not None:
-        return group_by(x, levels=levels, **owned)._release_counts(terms)
+        return group_by(x, levels=levels, **owned)._release_table("count", "counts", terms)
     if _FLOATING.match(str(getattr(x, "dtype", getattr(x, "type", "")))):  # the declared type, not values
         raise InvalidInputError(
             "Expected one column of yes and no, got one of floating-point numbers, of which hardly any is a "
             "yes. Pass what you count (x == 1, x > 65), levels=[...], or ask for a histogram."
         )
-    keys = Keys.of({"group": x}, (Flags.named("group"),), groups, check_most(rows_per_person))
-    table = GroupBy(keys)._release_counts(terms)
+    keys = Keys.of({"group": x}, (Flags("group", (True,)),), groups, check_most(rows_per_person))
+    table = GroupBy(keys)._release_table("count", "counts", terms)
     return PrivateFloat(float(table.value[0]), table.privacy, (float(table.low[0]), float(table.high[0])))
 
 
@@ -575,7 +544,7 @@ class GroupBy:
 
     def count(self, epsilon: float = 1.0, delta: float | None = None, **options: Any) -> PrivateTable:
         """Return how many records each group has."""
-        return self._release_counts(_terms(epsilon, delta, options))
+        return self._release_table("count", "counts", _terms(epsilon, delta, options))
 
     def sum(
         self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
@@ -623,17 +592,16 @@ class GroupBy:
         table = self._release_table("quantile", "cell-quantiles", terms, x, bounds, **own)
         return _spread(table, wanted, np.ndim(q) == 0)
 
-    def _release_counts(self, terms: Terms) -> PrivateTable:
-        return self._release_table("count", "counts", terms)
-
     def _release_table(
         self, name: str, solved: str, terms: Terms, values: Any = None, bounds: Any = None, **own: Any
     ) -> PrivateTable:
         """Run a row of the registry; all but counts have numbers and bounds of them."""
         public: tuple[str, ...] = ()
         if solved != "counts":
-            own["bounds"] = _require_bounds(bounds)
-            public = (bounds_fact(own["bounds"]),)
+            limits = check_bounds(bounds)
+            if limits is None:
+                raise InvalidInputError("Expected bounds as two public numbers; numbers are clipped to them.")
+            own["bounds"], public = limits, (bounds_fact(limits),)
         own |= {"cells": self.keys.size, "confidence": check_share("confidence", terms.confidence)}
         rows, unit = self.keys.records(values), self.keys.unit
         # Of persons a row is a part, and how many parts there are is secret: no error is written for that.
@@ -689,10 +657,3 @@ def _terms(epsilon: float, delta: float | None, options: dict[str, Any]) -> Term
         raise InvalidInputError(
             "Expected options among confidence, relation, secure_noise, ledger and dataset_id, got another."
         ) from None
-
-
-def _require_bounds(bounds: Any) -> tuple[float, float]:
-    limits = check_bounds(bounds)
-    if limits is None:
-        raise InvalidInputError("Expected bounds as two public numbers; numbers are clipped to them.")
-    return limits

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import check_data, check_noise, literature, size_facts
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import UnsupportedError
-from sordino.estimators.linear_base import Budget, Coefficients, MarginClassifier, loss_of
+from sordino.estimators.linear_base import Coefficients, MarginClassifier, loss_of
 from sordino.estimators.statistics import moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
 from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Relation
-from sordino.private_estimator import Scored
+from sordino.private_estimator import Budget, Scored, declared_rows, owner_facts
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task
@@ -44,6 +44,7 @@ class HeavyTailedParameters(Budget):
     secure_noise: bool = False
     ledger: Any = None
     dataset_id: str | None = None
+    rows_per_person: int | None = None
     schema: Any = None
     max_iter: int | None = None
     solver_options: dict[str, Any] | None = None
@@ -67,35 +68,37 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
                     "Expected gradient='norm' or 'truncated' with groups: rows of a person may lie in "
                     "several blocks of a median of means."
                 )
-        ask, unit = self._ask(rows.population), "record" if groups is None else "person"
-        task = self._task((rows.population, X.shape[1]), ask, public, is_sparse(X), unit)
+        ask = self._ask(rows.population)
+        task = self._task((rows.population, X.shape[1]), ask, public, is_sparse(X), groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
         return self
 
     def _task(
-        self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], sparse: bool, unit: str
+        self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], sparse: bool, grouped: bool
     ) -> Task:
         """Return the task for this number of records or persons, and columns."""
-        loss, outputs = self._outputs()
+        (loss, outputs), each = self._outputs(), declared_rows(self, grouped)
         problem = Problem(
             loss,
             *shape,
             Relation.parse(self.relation),
-            ask.epsilon,
+            ask.epsilon / each,  # rules of solvers: what a record is worth
             ask.delta,
             outputs=outputs,
             intercept=1.0 if self.fit_intercept else 0.0,
-            unit=unit,
+            unit="person" if grouped or self.rows_per_person is not None else "record",
             ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
             moment_order=moment_order_of(self.moment_order),
             moment_bound=moment_bound_of(self.moment_bound),
             sparse=sparse,
             secure_noise=check_flag("secure_noise", self.secure_noise),
+            rows=each,
         )
         solver, paper = self._solver(problem), None
         if check_noise(self.noise):
             solver, paper = literature("heavy", "published_learner")(self.noise, solver, problem, ask)
-        facts = (*size_facts(problem, unit), *public, *self._schema_facts())
+        sizes = size_facts(problem, "person" if grouped else "record")
+        facts = (*sizes, *owner_facts(self), *public, *self._schema_facts())
         prices, finish = self._schema_prices(), partial(self._finish, problem)
         return Task(solver, problem, type(self).__name__, facts, learned=prices, finish=finish, paper=paper)
 
@@ -138,7 +141,7 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
     moment_bound : u, or "auto": noisy histograms of gradient scales, for a tenth of the budget.
     n_nonzero_coefs : how many coefficients survive; None keeps all and needs no selection.
     fit_intercept, alpha, relation, secure_noise, ledger, dataset_id : as elsewhere.
-    max_iter, random_state, verbose : as elsewhere.
+    rows_per_person, max_iter, random_state, verbose : as elsewhere.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, encoded by
         :class:`sordino.TableEncoder`; targets come from it and are clipped to their declared bounds.
     solver_options : ``step_size`` (None learns it, so short that the noise of all steps moves the model by
@@ -168,11 +171,6 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
     >>> HeavyTailedRegressor(epsilon=2.0).fit(X, 3 * X[:, 0]).coef_.shape
     (1,)
     """
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
-        return tags
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> HeavyTailedRegressor:
         """Fit the model; the budget is spent here. With a schema, X is a table with the targets in it.

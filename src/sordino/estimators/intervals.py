@@ -34,6 +34,8 @@ from sordino.tables.shapes import questions_of
 # A step that moves some margin further than this leaves the curvature that it was made with (not of squares).
 _FAR = 2.5
 _MOST_COLUMNS = 64
+# The constant behind each row, in units of the longest row.
+_CONSTANT = 0.5
 _BY_ROW = "the model, which treats each row by itself"
 
 
@@ -182,9 +184,13 @@ def intervals(
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     sample = Sample(n, rows.shape[1], Relation.parse(relation), unit)
     residual, bent = largest
-    norm = float(model.data_norm_)
+    options = {"span": span, "norm": float(model.data_norm_), "residual": residual, "bent": bent}
+    if loss.name == "squared":
+        low, high = model.target_range_
+        above = np.append(np.ravel(model.coef_), np.ravel(model.intercept_)[0] - 0.5 * (low + high))
+        options |= {"whole": np.linalg.pinv(span) @ above, "middle": 0.5 * (high - low)}
     task = Task(
-        statistic("one-step", sample, span=span, norm=norm, residual=residual, bent=bent),
+        statistic("one-step", sample, **options, squares=min(0.28 * math.sqrt(ask.epsilon), 0.6)),
         sample,
         "intervals",
         public=(f"number of {unit}s: {n}", _BY_ROW),
@@ -351,22 +357,18 @@ def _check_model(model: Any) -> Any:
 
 
 def _span_of(model: Any) -> Floats:
-    """Return the map from rows with a constant to numbers that can be told apart, alike in made-up tables.
+    """Return the map from rows with a constant to numbers that can be told apart, in units of the rows.
 
-    Lines and hats of one column repeat each other; rare and gently weighted columns become as loud as others.
+    Lines and hats of one column repeat each other, as made-up tables show.
     """
     d = np.size(model.coef_)
-    schema = getattr(model, "schema", None)
-    if schema is None:
-        span = np.eye(d + 1)
-    else:
+    schema, units = getattr(model, "schema", None), np.append(np.ones(d), _CONSTANT * model.data_norm_)
+    span = np.diag(units)
+    if schema is not None:
         made = clipped_matrix(model.encoder_.transform(_make_up_table(schema, 4 * d + 50)), model.data_norm_)
-        rows = np.column_stack(
-            [made if isinstance(made, np.ndarray) else made.toarray(), np.ones(4 * d + 50)]
-        )
+        rows = np.column_stack([_dense(made), np.ones(4 * d + 50)]) * units
         sizes, axes = np.linalg.eigh(rows.T @ rows / len(rows))
-        kept = sizes > 1e-9 * sizes[-1]
-        span = axes[:, kept] / np.sqrt(sizes[kept])
+        span = units[:, None] * axes[:, sizes > 1e-9 * sizes[-1]]
     if span.shape[1] > _MOST_COLUMNS:
         raise UnsupportedError(
             f"Expected at most {_MOST_COLUMNS} columns that can be told apart, got {span.shape[1]}: their "

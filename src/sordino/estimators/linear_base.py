@@ -32,6 +32,7 @@ from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import (
+    Budget,
     PrivateEstimator,
     Scored,
     Tabular,
@@ -39,6 +40,8 @@ from sordino.private_estimator import (
     declared_rows,
     declared_target,
     encoded_labels,
+    owner_facts,
+    refuse_unknown_owners,
     target_bound,
 )
 from sordino.problems.losses import (
@@ -97,7 +100,6 @@ class MarginClassifier(Scored, ClassifierMixin):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         tags.classifier_tags.multi_class = _has_probabilities(self)
         return tags
 
@@ -164,14 +166,6 @@ MOVED = ("sampling", "batch_size", "step_size", "clip_norm", "smoothing")  # now
 _INTERCEPT = 0.25
 
 
-@dataclass(eq=False, repr=False)
-class Budget:
-    """What stands first in the signature of a model."""
-
-    epsilon: float = 1.0
-    delta: float | None = None
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearParameters(Budget):
     """The parameters of all linear models, in the order of their signatures."""
@@ -198,6 +192,8 @@ class LinearParameters(Budget):
 class Coefficients(Tabular, PrivateEstimator):
     """What models with a margin ``x @ coef + intercept`` share, for data with and without bounds."""
 
+    _sparse_rows = True
+
     coef_: Floats
     n_iter_: int
 
@@ -208,12 +204,6 @@ class Coefficients(Tabular, PrivateEstimator):
     def _attributes(self, found: LinearFit) -> dict[str, Any]:
         """Return the coefficients in the user's units, by the names of attributes."""
         raise NotImplementedError
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
 
     def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
         """Return the attributes that the last iterate stands for; say what released numbers tell."""
@@ -324,8 +314,7 @@ class LinearModel(LinearParameters, Coefficients):
 
         **Privacy.** Parameters and public numbers; no record is touched.
         """
-        if self.rows_per_person is not None:
-            raise UnsupportedError("Joint runs protect records. Set rows_per_person=None.")
+        refuse_unknown_owners(self, "Joint runs")
         return self._task((records, features), self._ask(records), (self._target_fact(),))
 
     def joint_rows(self, X: Any, y: Any) -> Any:
@@ -347,8 +336,6 @@ class LinearModel(LinearParameters, Coefficients):
         problem = self._problem(shape, ask, grouped)
         solver = make_solver(self._solver_name(grouped), problem, self._options(problem))
         paper = None
-        if self.rows_per_person is not None:
-            public = (f"rows_per_person = {declared_rows(self)} (nobody has more; declared)", *public)
         if check_noise(self.noise):
             solver, paper = literature("linear", "published_solver")(
                 self.noise, self.solver, solver, problem, ask
@@ -362,7 +349,7 @@ class LinearModel(LinearParameters, Coefficients):
             solver,
             problem,
             f"{type(self).__name__} ({self.solver})",
-            public=(*facts, norm, *public, *self._schema_facts()),
+            public=(*facts, norm, *owner_facts(self), *public, *self._schema_facts()),
             learned=self._schema_prices(),
             finish=partial(self._finish, problem),
             paper=paper,
@@ -381,12 +368,7 @@ class LinearModel(LinearParameters, Coefficients):
 
     def _problem(self, shape: tuple[int, int], ask: Ask, grouped: bool) -> Problem:
         relation, bound = Relation.parse(self.relation), self._row_bound()
-        rows, unknown = declared_rows(self) * self._questions, self.rows_per_person is not None
-        if unknown and (grouped or check_noise(self.noise)):
-            raise InvalidInputError(
-                "Expected rows_per_person=None where groups or a person column say whose each row is, and "
-                "for published noise: it is for rows whose owners nobody knows."
-            )
+        rows = declared_rows(self, grouped) * self._questions
         loss, outputs = self._outputs()
         return Problem(
             loss,
@@ -399,7 +381,7 @@ class LinearModel(LinearParameters, Coefficients):
             intercept=self._intercept(bound),
             **self._penalties(),
             target_bound=self._target_bound() / self._target_unit(),
-            unit="person" if grouped or unknown else "record",
+            unit="person" if grouped or self.rows_per_person is not None else "record",
             secure_noise=check_flag("secure_noise", self.secure_noise),
             rows=rows,
         )
@@ -501,11 +483,6 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
     target_bound: float | None
     target_range_: tuple[float, float]
     intercept_: float
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
-        return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here. Other parameters as for the classifier."""

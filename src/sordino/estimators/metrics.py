@@ -441,6 +441,12 @@ def entropy(shares: Floats) -> float:
     return -float(xlogy(kept, kept).sum())
 
 
+def level_distance(shares: Floats) -> float:
+    """Return how many levels the best constant is off, by noisy shares of classes in their order."""
+    kept, places = np.maximum(shares, 0.0), np.arange(len(shares))
+    return float((np.abs(places[:, None] - places) @ kept).min()) / max(float(kept.sum()), 1e-12)
+
+
 @dataclass(frozen=True)
 class Beside:
     """A metric with further columns, from which the score of the best constant is read.
@@ -614,10 +620,12 @@ class MetricRow:
         """Return what the best constant scores on public records; None where nobody knows."""
         if self.beside is None:
             return None if self.constant is None else self.constant(int(judged.codes.max(initial=0)) + 1)
-        if self.numbers:
-            return float(np.var(judged.targets))
-        shares = np.bincount(judged.codes[judged.codes >= 0]) / max(len(judged.codes), 1)
-        return entropy(shares) if self.asks == "chances" else float(shares.max(initial=0.0))
+        ends = (judged.targets.min(), judged.targets.max()) if self.numbers else (0.0, 0.0)
+        limits = ScoreLimits.between(*ends, classes=int(judged.codes.max(initial=0)) + 1)
+        if self.numbers and not limits.reach:
+            return 0.0
+        beside = self.beside(self, limits)
+        return float(beside.constant(beside.aside(judged).mean(axis=0)))
 
     def exactly(self, judged: Judged) -> Any:
         """Return the score of public records: a number, or an error and its curve."""
@@ -650,6 +658,7 @@ METRICS = {
                 judged.codes < 0, limits.classes - 1.0, np.abs(judged.codes - judged.predicted)
             ),
             lambda limits: limits.classes - 1.0,
+            beside=lambda inner, limits: beside_classes(inner, limits.classes, level_distance),
         ),
         MetricRow(
             "log_loss", "neg_log_loss", "chances", "-log p(y)", log_loss, lambda _: LOG_LOSS_BOUND,

@@ -18,7 +18,13 @@ from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
 from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Relation, public_generator
-from sordino.private_estimator import PrivateEstimator, Tabular
+from sordino.private_estimator import (
+    PrivateEstimator,
+    Tabular,
+    declared_rows,
+    owner_facts,
+    refuse_unknown_owners,
+)
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, PrivacyReport, Stream, Task
 from sordino.solvers import SOLVERS, Options, make_solver
@@ -46,12 +52,6 @@ def axes_to_follow(wanted: Any, n: int, d: int) -> int:
             f"got {wanted!r}."
         )
     return min(n, d) if automatic(d) == "gauss" else min(n, d, _FOLLOWED)
-
-
-def in_public_order(rows: Any, random_state: Any) -> Any:
-    """Return the rows in a random order that nobody chose: batches by position then depend on no order."""
-    public = public_generator(random_state)
-    return rows[public.permutation(rows.shape[0])]
 
 
 # ----------------------------------------------------- The open plan behind :meth:`sordino.PCA.partial_fit`
@@ -115,6 +115,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
     secure_noise : exact noise on a lattice, which no artefact of floating point gives away.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
+    rows_per_person : the largest number of rows that one person has, where nobody knows whose a row is: then
+        a person is protected, for so many times the noise; not of mini-batches and chunks.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``transform`` take tables, encoded by
         :class:`sordino.TableEncoder`, and ``data_norm`` follows from it.
     max_iter : the number of steps of the iterative solvers; None lets a rule on public facts choose.
@@ -150,6 +152,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     (1797, 10)
     """
 
+    _sparse_rows = True
+
     components_: np.ndarray
     mean_: np.ndarray
     explained_variance_: np.ndarray
@@ -179,6 +183,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         secure_noise: bool = False,
         ledger: Any = None,
         dataset_id: str | None = None,
+        rows_per_person: int | None = None,
         schema: Any = None,
         max_iter: int | None = None,
         solver_options: dict[str, Any] | None = None,
@@ -190,8 +195,6 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -208,11 +211,12 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         X, groups = self._tabled_features(X, groups)
         X = check_data(self, X, ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
-        X = in_public_order(X, self.random_state) if str(self.solver) == "oja" and groups is None else X
+        if str(self.solver) == "oja" and groups is None:  # batches by position depend on no order then
+            X = X[public_generator(self.random_state).permutation(X.shape[0])]
         rows = executor_of(X, None, declared_bound(self, "data_norm"))
         rows = rows if groups is None else SharedExecutor(rows, groups)
-        ask, unit = self._ask(rows.population), "record" if groups is None else "person"
-        task = self._task((rows.population, X.shape[1]), ask, is_sparse(X), unit)
+        ask = self._ask(rows.population)
+        task = self._task((rows.population, X.shape[1]), ask, is_sparse(X), groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
         return self
 
@@ -221,23 +225,24 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
         **Privacy.** Parameters and public numbers; no record is touched.
         """
+        refuse_unknown_owners(self, "Joint runs")
         return self._task((records, features), self._ask(records))
 
     def joint_rows(self, X: Any, y: Any = None) -> Any:
         """Return the rows of one member, checked as ``fit`` checks them, for sums."""
         return executor_of(check_data(self, X), None, declared_bound(self, "data_norm"))
 
-    def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False, unit: str = "record") -> Task:
+    def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False, grouped: bool = False) -> Task:
         """Return the task for this number of records or persons, and columns."""
-        problem = replace(self._problem(*shape, ask, sparse), unit=unit)
+        problem = self._problem(*shape, ask, sparse, grouped)
         options = Options.of(check_mapping("solver_options", self.solver_options), max_iter=self.max_iter)
         if self.noise == "paper":
             solver, paper = literature("pca", "published_solver")(self.solver, problem, options, ask)
         else:
             solver, paper = make_solver(self.solver, problem, options, "pca"), None
         name, prices = f"PCA ({type(solver).__name__})", self._schema_prices()
-        finish = partial(self._finish, problem)
-        return Task(solver, problem, name, self._facts(problem), learned=prices, finish=finish, paper=paper)
+        finish, facts = partial(self._finish, problem), self._facts(problem, grouped)
+        return Task(solver, problem, name, facts, learned=prices, finish=finish, paper=paper)
 
     @available_if(lambda self: self.solver in ("auto", "gauss") and self.noise == "sound")
     def partial_fit(self, X: Any, y: Any = None) -> PCA:
@@ -248,6 +253,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         """
         stream = getattr(self, "_stream", None)
         self._refuse_persons()
+        refuse_unknown_owners(self, "Chunks")
         rows = self._tabled_features(X, None)[0] if stream is None else self._rows(X)
         X = check_data(self, rows, ensure_min_samples=2, reset=stream is None)
         if stream is None:
@@ -305,14 +311,17 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
             return self.components_
         return self.components_ / np.sqrt(self.explained_variance_)[:, None]
 
-    def _facts(self, problem: PcaProblem) -> tuple[str, ...]:
+    def _facts(self, problem: PcaProblem, grouped: bool = False) -> tuple[str, ...]:
         order = ("which batch a record is in: by a public permutation",) if self.solver == "oja" else ()
         norm = bound_fact(
             "data_norm", problem.data_norm, self._declared("data_norm"), "rows are clipped to it"
         )
-        return (*size_facts(problem, problem.unit), norm, *order, *self._schema_facts())
+        sizes = size_facts(problem, "person" if grouped else "record")
+        return (*sizes, norm, *owner_facts(self), *order, *self._schema_facts())
 
-    def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
+    def _problem(
+        self, n: int, d: int, budget: Ask, sparse: bool = False, grouped: bool = False
+    ) -> PcaProblem:
         among("noise", self.noise, _NOISES)
         among("solver", self.solver, ("wishart", *SOLVERS["pca"]))
         check_flag("whiten", self.whiten)
@@ -325,20 +334,22 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
                 f"Expected noise='paper' with solver={self.solver!r}, got 'sound': it serves as a benchmark "
                 "only (Wishart noise is not private). Use solver='gauss'."
             )
-        data_norm = declared_bound(self, "data_norm")
+        data_norm, rows = declared_bound(self, "data_norm"), declared_rows(self, grouped)
         return PcaProblem(
             n,
             d,
             axes_to_follow(self.n_components, n, d),
             Relation.parse(self.relation),
-            budget.epsilon,
+            budget.epsilon / rows,  # rules of solvers: what a record is worth
             budget.delta,
             data_norm,
             check_flag("center", self.center),
             self.noise == "sound",
+            unit="person" if grouped or self.rows_per_person is not None else "record",
             sparse=sparse,
             random_state=self.random_state,
             secure_noise=check_flag("secure_noise", self.secure_noise),
+            rows=rows,
         )
 
     def _finish(self, problem: PcaProblem, found: Principal) -> dict[str, Any]:

@@ -113,78 +113,62 @@ STATELESS = (
 
 _TABLES = "TableEncoder with a declared schema"
 _CHOOSES = "SparseLogisticRegression or SparseLinearRegression, which choose columns privately"
-_SEARCH = "sordino.PrivateSearchCV"
+_PLAIN = "the records, without noise"
 _ONE = "one private model with the whole budget"
-# By the name of a class: what it reads of all records, and what to use instead.
+_DECLARED = f"{_TABLES}, or (categories=[...]) with declared levels, rare ones kept"
+# By the names of classes: what they read of all records, and what to use instead.
 READS: dict[str, tuple[str, str]] = {
-    "StandardScaler": ("means and deviations of the columns", f"PrivateStandardScaler, or {_TABLES}"),
-    "MinMaxScaler": ("the least and the largest values", _TABLES),
-    "MaxAbsScaler": ("the largest values", f"RowClipper, or {_TABLES}"),
-    "RobustScaler": ("quantiles of the columns", "PrivateStandardScaler"),
-    "QuantileTransformer": ("quantiles of the columns", f"{_TABLES} and knots"),
-    "PowerTransformer": ("an exponent for each column", f"{_TABLES} and knots"),
-    "KBinsDiscretizer": ("where values lie", f"{_TABLES} and knots"),
-    "SplineTransformer": ("where values lie", f"{_TABLES} and knots, or declared knots"),
-    "TargetEncoder": ("the targets of each level", _TABLES),
-    "SimpleImputer": (
-        "what is usual in a column, or where values are missing",
-        f"{_TABLES}, or SimpleImputer(strategy='constant', keep_empty_features=True) without an indicator",
-    ),
-    "KNNImputer": ("neighbouring records", _TABLES),
-    "IterativeImputer": ("regressions between the columns", _TABLES),
-    "MissingIndicator": ("where values are missing", f"{_TABLES}, or MissingIndicator(features='all')"),
-    "OneHotEncoder": (
-        "which levels occur",
-        f"{_TABLES}, or OneHotEncoder(categories=[...]) with declared levels, rare ones kept",
-    ),
-    "OrdinalEncoder": (
-        "which levels occur",
-        f"{_TABLES}, or OrdinalEncoder(categories=[...]) with declared levels, rare ones kept",
-    ),
-    "LabelEncoder": ("which labels occur", "declared classes"),
-    "FunctionTransformer": (
-        "several records at once",
-        "a function that changes each row by itself, with declared constants",
-    ),
-    "CountVectorizer": ("which words occur", "HashingVectorizer, or a declared vocabulary"),
-    "TfidfVectorizer": ("how often words occur", "HashingVectorizer and PrivateColumnWeights"),
-    "TfidfTransformer": ("how often words occur", "PrivateColumnWeights"),
-    "SelectKBest": ("how columns and targets go together", _CHOOSES),
-    "SelectPercentile": ("how columns and targets go together", _CHOOSES),
-    "SelectFromModel": ("the coefficients of a model on the records", _CHOOSES),
-    "SequentialFeatureSelector": ("scores on the records", _CHOOSES),
-    "VarianceThreshold": ("the deviations of the columns", _CHOOSES),
-    "RFE": ("coefficients, once for each column that goes", _CHOOSES),
-    "RFECV": ("scores on the records", _CHOOSES),
-    "PCA": ("the covariance of the records", "sordino.PCA"),
-    "TruncatedSVD": ("the covariance of the records", "sordino.PCA"),
-    "CalibratedClassifierCV": (
-        "scores and targets of the records, to bend probabilities",
-        "the probabilities of sordino.LogisticRegression as they are",
-    ),
-    "TunedThresholdClassifierCV": ("scores and targets of the records", "a declared threshold"),
-    "BaggingClassifier": ("records that it draws several times, so that each counts more than once", _ONE),
-    "BaggingRegressor": ("records that it draws several times, so that each counts more than once", _ONE),
-    "VotingClassifier": ("which labels occur", _ONE),
-    "StackingClassifier": ("predictions for the records", _ONE),
-    "StackingRegressor": ("predictions for the records", _ONE),
-    "AdaBoostClassifier": ("errors on the records", _ONE),
-    "AdaBoostRegressor": ("errors on the records", _ONE),
-    "OneVsRestClassifier": ("which labels occur", "sordino.LogisticRegression, which takes several classes"),
-    "OneVsOneClassifier": ("which labels occur", "sordino.LogisticRegression, which takes several classes"),
-    "GridSearchCV": ("scores on the records", _SEARCH),
-    "RandomizedSearchCV": ("scores on the records", _SEARCH),
-    "HalvingGridSearchCV": ("scores on the records", _SEARCH),
-    "LogisticRegressionCV": ("scores on the records", _SEARCH),
-    "LogisticRegression": ("the records, without noise", "sordino.LogisticRegression"),
-    "LinearRegression": ("the records, without noise", "sordino.LinearRegression"),
-    "Ridge": ("the records, without noise", "sordino.LinearRegression(penalty='ridge')"),
-    "Lasso": ("the records, without noise", "sordino.SparseLinearRegression"),
-    "SGDClassifier": ("the records, without noise", "sordino.LinearClassifier"),
-    "MLPClassifier": ("the records, without noise", "sordino.nn.NeuralClassifier"),
-    "MLPRegressor": ("the records, without noise", "sordino.nn.NeuralRegressor"),
-}
-_MODEL = ("the records, without noise", "a private estimator of sordino")
+    name: (what, instead)
+    for names, what, instead in (
+        ("StandardScaler", "means and deviations of the columns", f"PrivateStandardScaler, or {_TABLES}"),
+        ("MinMaxScaler", "the least and the largest values", _TABLES),
+        ("MaxAbsScaler", "the largest values", f"RowClipper, or {_TABLES}"),
+        ("RobustScaler", "quantiles of the columns", "PrivateStandardScaler"),
+        ("QuantileTransformer", "quantiles of the columns", f"{_TABLES} and knots"),
+        ("PowerTransformer", "an exponent for each column", f"{_TABLES} and knots"),
+        ("KBinsDiscretizer", "where values lie", f"{_TABLES} and knots"),
+        ("SplineTransformer", "where values lie", f"{_TABLES} and knots, or declared knots"),
+        ("TargetEncoder", "the targets of each level", _TABLES),
+        ("SimpleImputer", "what is usual in a column, or where values are missing",
+         f"{_TABLES}, or SimpleImputer(strategy='constant', keep_empty_features=True) without an indicator"),
+        ("KNNImputer", "neighbouring records", _TABLES),
+        ("IterativeImputer", "regressions between the columns", _TABLES),
+        ("MissingIndicator", "where values are missing", f"{_TABLES}, or MissingIndicator(features='all')"),
+        ("OneHotEncoder OrdinalEncoder", "which levels occur", _DECLARED),
+        ("LabelEncoder", "which labels occur", "declared classes"),
+        ("FunctionTransformer", "several records at once",
+         "a function that changes each row by itself, with declared constants"),
+        ("CountVectorizer", "which words occur", "HashingVectorizer, or a declared vocabulary"),
+        ("TfidfVectorizer", "how often words occur", "HashingVectorizer and PrivateColumnWeights"),
+        ("TfidfTransformer", "how often words occur", "PrivateColumnWeights"),
+        ("SelectKBest SelectPercentile", "how columns and targets go together", _CHOOSES),
+        ("SelectFromModel", "the coefficients of a model on the records", _CHOOSES),
+        ("SequentialFeatureSelector RFECV", "scores on the records", _CHOOSES),
+        ("VarianceThreshold", "the deviations of the columns", _CHOOSES),
+        ("RFE", "coefficients, once for each column that goes", _CHOOSES),
+        ("PCA TruncatedSVD", "the covariance of the records", "sordino.PCA"),
+        ("CalibratedClassifierCV", "scores and targets of the records, to bend probabilities",
+         "the probabilities of sordino.LogisticRegression as they are"),
+        ("TunedThresholdClassifierCV", "scores and targets of the records", "a declared threshold"),
+        ("BaggingClassifier BaggingRegressor",
+         "records that it draws several times, so that each counts more than once", _ONE),
+        ("VotingClassifier", "which labels occur", _ONE),
+        ("StackingClassifier StackingRegressor", "predictions for the records", _ONE),
+        ("AdaBoostClassifier AdaBoostRegressor", "errors on the records", _ONE),
+        ("OneVsRestClassifier OneVsOneClassifier", "which labels occur",
+         "sordino.LogisticRegression, which takes several classes"),
+        ("GridSearchCV RandomizedSearchCV HalvingGridSearchCV LogisticRegressionCV", "scores on the records",
+         "sordino.PrivateSearchCV"),
+        ("LogisticRegression", _PLAIN, "sordino.LogisticRegression"),
+        ("LinearRegression", _PLAIN, "sordino.LinearRegression"),
+        ("Ridge", _PLAIN, "sordino.LinearRegression(penalty='ridge')"),
+        ("Lasso", _PLAIN, "sordino.SparseLinearRegression"),
+        ("SGDClassifier", _PLAIN, "sordino.LinearClassifier"),
+        ("MLPClassifier", _PLAIN, "sordino.nn.NeuralClassifier"),
+        ("MLPRegressor", _PLAIN, "sordino.nn.NeuralRegressor"),
+    )
+    for name in names.split()
+}  # fmt: skip
 # Wrappers that feed a record to private steps several times: no declaration makes that one record again.
 REPEATS = ("BaggingClassifier", "BaggingRegressor", "AdaBoostClassifier", "AdaBoostRegressor")
 
@@ -218,9 +202,10 @@ def is_template(step: Any) -> bool:
 
 def reason(name: str, step: Any) -> str:
     """Return why a step that paid nothing makes the whole not private, and what to do."""
-    known = next((READS[kind.__name__] for kind in type(step).__mro__ if _is_listed(kind)), None)
+    ours = [kind.__name__ for kind in type(step).__mro__ if kind.__module__.startswith("sklearn.")]
+    known = next((READS[name] for name in ours if name in READS), None)
     if known is None and (is_classifier(step) or is_regressor(step)):
-        known = _MODEL
+        known = _PLAIN, "a private estimator of sordino"
     if known is None:
         words = "it may have learnt from the records; if it reads public data only, pass "
         words += f"assume_public=[{name!r}]"
@@ -230,11 +215,7 @@ def reason(name: str, step: Any) -> str:
     return f"step {name!r} ({type(step).__name__}): {words}"
 
 
-def _is_listed(kind: type) -> bool:
-    return kind.__name__ in READS and kind.__module__.startswith("sklearn.")
-
-
-_CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
+CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 _BY_ITSELF = "its function must change each row by itself, with constants that are not from the data"
 
 
@@ -322,7 +303,7 @@ def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None
             f"The step {title!r} ({type(step).__name__}) gives private steps the same record several times, "
             "so what they guarantee for one record does not hold. It cannot be declared public."
         )
-    if type(step) in _CONTAINERS:
+    if type(step) in CONTAINERS:
         pass  # it learns nothing; a class made from it may
     elif title in assumed:
         found.assumed.append(title)
@@ -333,18 +314,17 @@ def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None
     else:
         found.unpaid.append(reason(title, step))
     inside = _Found(above=found.above)
-    for inner, child in _steps(step) if isinstance(step, _CONTAINERS) else _children(step):
+    for inner, child in steps_of(step) if isinstance(step, CONTAINERS) else _children(step):
         _walk(f"{name}__{inner}" if name else inner, child, assumed, inside)
     found.add(inside, declared=title in found.assumed)
 
 
-def _steps(step: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(step, Pipeline):
-        yield from step.steps
-    elif isinstance(step, FeatureUnion):
-        yield from step.transformer_list
+def steps_of(step: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the named steps of a container, fitted where it is."""
+    if isinstance(step, ColumnTransformer):
+        yield from ((name, child) for name, child, _ in getattr(step, "transformers_", step.transformers))
     else:
-        yield from ((name, child) for name, child, _ in step.transformers_)
+        yield from step.steps if isinstance(step, Pipeline) else step.transformer_list
 
 
 def _children(step: Any) -> Iterator[tuple[str, Any]]:

@@ -11,12 +11,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import bound_fact, check_data, declared_bound, remember
+from sordino.checks import bound_fact, check_data, declared_bound
 from sordino.elsewhere import where_rows_lie
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Curator, Plan, Relation, Release
 from sordino.kernel.clip import clipped_matrix
-from sordino.private_estimator import PrivateEstimator
+from sordino.private_estimator import Budget, PrivateEstimator
 from sordino.problems.affine import ColumnMoments
 from sordino.problems.robust import Sample
 from sordino.runs import Task
@@ -70,36 +70,28 @@ class _Moments:
         yield curator.release("moments"), noise
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Scaling(Budget):
+    """The parameters of both scalers."""
+
+    data_norm: float | None = None
+    relation: str = "add-remove"
+    secure_noise: bool = False
+    ledger: Any = None
+    dataset_id: str | None = None
+
+
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     """What the scalers share: one paid release, then a public affine map."""
 
-    _square = True
+    _square = _sparse_rows = True
 
     data_norm: float | None
+    secure_noise: bool
     with_mean: bool
     data_norm_: float
     mean_: np.ndarray
     scale_: np.ndarray
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        data_norm: float | None = None,
-        with_mean: bool = True,
-        relation: str = "add-remove",
-        secure_noise: bool = False,
-        ledger: Any = None,
-        dataset_id: str | None = None,
-    ) -> None:
-        remember(self, locals())
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Release the moments of the columns; the budget is spent here."""
@@ -151,7 +143,14 @@ def _saturate(values: np.ndarray) -> np.ndarray:
     return np.clip(values, -most, most)
 
 
-class PrivateStandardScaler(_Scaler):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Centring(_Scaling):
+    """The parameters of the scaler that may centre."""
+
+    with_mean: bool = True
+
+
+class PrivateStandardScaler(_Centring, _Scaler):
     """Centre columns and divide them by their standard deviation, both released with noise.
 
     **Privacy.** One Gaussian release of sums and sums of squares over rows clipped to ``data_norm``.
@@ -162,7 +161,7 @@ class PrivateStandardScaler(_Scaler):
         return np.sqrt(np.maximum(second - np.square(first), floor))
 
 
-class PrivateColumnWeights(_Scaler):
+class PrivateColumnWeights(_Scaling, _Scaler):
     """Divide columns by the root of their mean absolute value, released with noise; never centres.
 
     On sparse rows, absolute values stand out of the noise where squares drown in it.
@@ -170,29 +169,7 @@ class PrivateColumnWeights(_Scaler):
     **Privacy.** One Gaussian release over rows clipped to ``data_norm``.
     """
 
-    _square = False
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        data_norm: float | None = None,
-        relation: str = "add-remove",
-        secure_noise: bool = False,
-        ledger: Any = None,
-        dataset_id: str | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            data_norm=data_norm,
-            with_mean=False,
-            relation=relation,
-            secure_noise=secure_noise,
-            ledger=ledger,
-            dataset_id=dataset_id,
-        )
+    _square = with_mean = False
 
     def _scale(self, second: np.ndarray, first: np.ndarray, floor: float) -> np.ndarray:
         return np.sqrt(np.maximum(second, floor))

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier
-from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -24,7 +23,15 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, declared_bound, encode_labels, remember
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators.metrics import METRICS, MetricRow, ScoreLimits, find_metric, judge
-from sordino.estimators.pipeline import keeps_nothing, mixes_step, pipeline_privacy, prices_for, reason
+from sordino.estimators.pipeline import (
+    CONTAINERS,
+    keeps_nothing,
+    mixes_step,
+    pipeline_privacy,
+    prices_for,
+    reason,
+    steps_of,
+)
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
@@ -36,7 +43,6 @@ from sordino.values import check_positive, refusing
 
 # ---------- Candidates of a private search: single estimators, pipelines with several private steps, tables
 
-_CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 _QUIET = {"ledger": None, "dataset_id": None, "verbose": 0}  # each would tell the number of trials
 OWN = ("epsilon", "delta", "relation", "ledger", "dataset_id", "rows_per_person", "verbose")
 """What belongs to the search and not to its grid."""
@@ -256,8 +262,8 @@ def paid_steps(name: str, step: Any) -> Iterator[tuple[str, Any]]:
     """Yield the private steps of an estimator that is not fitted yet, with their names."""
     if hasattr(step, "get_params") and "epsilon" in step.get_params(deep=False):
         yield name, step
-    elif isinstance(step, _CONTAINERS):
-        for inner, child in _parts(step):
+    elif isinstance(step, CONTAINERS):
+        for inner, child in steps_of(step):
             yield from paid_steps(f"{name}__{inner}" if name else inner, child)
 
 
@@ -265,20 +271,13 @@ def unpaid_steps(name: str, step: Any, assumed: frozenset[str]) -> Iterator[str]
     """Yield why steps would make a candidate not private, before it is fitted."""
     if step is None or isinstance(step, str) or name in assumed:
         return
-    if type(step) in _CONTAINERS:
-        for inner, child in _parts(step):
+    if type(step) in CONTAINERS:
+        for inner, child in steps_of(step):
             yield from unpaid_steps(f"{name}__{inner}" if name else inner, child, assumed)
     elif "epsilon" not in getattr(step, "get_params", dict)(deep=False):
         function = type(step) is FunctionTransformer and not mixes_step(step)
         if not (function or keeps_nothing(step)):
             yield reason(name or type(step).__name__, step)
-
-
-def _parts(step: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(step, ColumnTransformer):
-        yield from ((name, child) for name, child, _ in step.transformers)
-    else:
-        yield from step.steps if isinstance(step, Pipeline) else step.transformer_list
 
 
 def _weight(name: str, step: Any) -> float:
@@ -350,8 +349,15 @@ def _least_difference(search: BestOf | ChooseThenFit) -> float:
     return 2.0 * math.sqrt(2.0) * search.score_noise(1)
 
 
-def _has(name: str) -> Any:
-    return lambda self: hasattr(self.estimator, name)
+def _of_the_best(name: str, words: str) -> Any:
+    """Return a method of the best estimator, where the estimator has it."""
+
+    def method(self: Any, X: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.best_estimator_, name)(X)
+
+    method.__doc__, method.__name__ = words, name
+    return available_if(lambda self: hasattr(self.estimator, name))(method)
 
 
 class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
@@ -649,23 +655,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             )
         return round(share * n)
 
-    @available_if(_has("predict"))
-    def predict(self, X: Any) -> Any:
-        """Predict with the best estimator."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X)
-
-    @available_if(_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """Return the class probabilities of the best estimator."""
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
-
-    @available_if(_has("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """Return the margins of the best estimator."""
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
+    predict = _of_the_best("predict", "Predict with the best estimator.")
+    predict_proba = _of_the_best("predict_proba", "Return the class probabilities of the best estimator.")
+    decision_function = _of_the_best("decision_function", "Return the margins of the best estimator.")
 
     def score(self, X: Any, y: Any = None) -> float:
         """Score the best estimator on other data; one with a schema takes y from the table."""

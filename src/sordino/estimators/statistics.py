@@ -104,9 +104,11 @@ class PrivateArray(np.ndarray):
 
 def check_numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
     """Return the rows as doubles, and whether they were plain numbers."""
-    elsewhere = hold_numbers(x)
+    elsewhere: Any = hold_numbers(x)
     if elsewhere is not None:
-        return _enough(*elsewhere, least)
+        if len(elsewhere[0]) < least:
+            raise InvalidInputError(f"Expected {least} or more records, got {len(elsewhere[0])}.")
+        return elsewhere
     data = refusing(lambda: _doubles(x), x)
     if data.ndim not in (1, 2) or data.shape[0] < least or data.size == 0:
         raise InvalidInputError(
@@ -117,12 +119,6 @@ def check_numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
             "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
         )
     return (data[:, None], True) if data.ndim == 1 else (data, False)
-
-
-def _enough(data: Any, flat: bool, least: int) -> tuple[Any, bool]:
-    if len(data) < least:
-        raise InvalidInputError(f"Expected {least} or more records, got {len(data)}.")
-    return data, flat
 
 
 def _doubles(x: Any) -> np.ndarray:
@@ -147,11 +143,6 @@ def moment_bound_of(value: Any) -> float | None:
         among("moment_bound", value, ("auto",))
         return None
     return check_positive("moment_bound", value, "Pass 'auto' to learn the scale privately.")
-
-
-def joint_clip_of(value: Any) -> float | None:
-    """Return the joint clip, checked; None clips coordinates only."""
-    return None if value is None else check_positive("joint_clip", value, "It is in units of the threshold.")
 
 
 def check_share(name: str, value: Any) -> float:
@@ -262,6 +253,8 @@ def mean(
     xi, bound = check_share("failure_probability", failure_probability), moment_bound_of(moment_bound)
     among("truncation", truncation, ("clip", "zero"))
     order = 1.0 if moment_order is None else moment_order_of(moment_order)
+    if joint_clip is not None:
+        joint_clip = check_positive("joint_clip", joint_clip, "It is in units of the threshold.")
     where = _center(center, data.shape[1:], learns=bound is None and threshold is None)
     sample = _sample(data, relation, secure_noise)
     solver = statistic(
@@ -270,7 +263,7 @@ def mean(
         order=order,
         bound=bound,
         center=where,
-        truncation=Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip)),
+        truncation=Truncation(zero=truncation == "zero", joint=joint_clip),
         blocks=_blocks(estimator, data.shape, xi),
         fixed=None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
         failure=xi,
@@ -562,11 +555,6 @@ class TruncatedMean(PrivateEstimator):
         dataset_id: str | None = None,
     ) -> None:
         remember(self, locals())
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
     def fit(self, X: Any, y: Any = None) -> TruncatedMean:
         """Estimate the mean; the budget is spent here. ``y`` is ignored."""

@@ -152,8 +152,8 @@ class Release:
             kind, drawn = type(self.mechanism).__name__, type(self.sampling).__name__
             raise UnsupportedError(
                 f"Several records of a unit ({self.rows}) are proven for Gaussian noise in doubles on all "
-                f"records, not for {kind} noise on {drawn} batches. Use solver='auto', 'gd' or 'ight', and "
-                "secure_noise=False."
+                f"records, not for {kind} noise on {drawn} batches. Use a solver that asks all records "
+                "(solver='auto', 'gd' or 'ight' of linear models), and secure_noise=False."
             )
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:

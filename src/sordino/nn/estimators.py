@@ -102,12 +102,6 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         """Whether the network corrects a linear model of the table: the default there."""
         return self.schema is not None and self.module is None
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.non_deterministic = True
-        return tags
-
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Fit the network; the budget is spent here.
 

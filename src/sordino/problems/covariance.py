@@ -52,6 +52,7 @@ class PcaProblem(Setting):
     sparse: bool = False
     random_state: Any = None
     secure_noise: bool = False
+    rows: int = 1
 
     def start(self, columns: int) -> Floats:
         """Return a public random orthonormal basis of ``columns`` directions."""

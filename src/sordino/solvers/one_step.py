@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel import Curator, Full, Plan, Release
-from sordino.kernel.arrays import Floats
-from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix
+from sordino.kernel.arrays import Floats, public_norm
+from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix, triangle
 from sordino.solvers.heavy.location import noise_of
 
 # Shares of the budget: of the count of sizes, and of the curvature, the least, more for each column and the
 # most; the rest is for the score.
 _SIZES, _CURVATURE = 0.02, (0.12, 0.01, 0.35)
-# The weight of the squares that ride along with the score.
-_SQUARES = 0.4
-# The clip of curvatures is the size that this share of the records has at most, as far as counts show it.
+# The clip of curvatures is the size that this share of the records has at most, as far as counts show it,
+# where that takes less than the noise that it saves.
 _SHARE, _CELLS = 0.999, 4
 # Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
 # made along them, and along each the model may miss this share of what it leaves unexplained.
 _KNOWN, _MISSED = 1.0, 0.02
+# How much of the model a step of squares may leave behind, and how loud the constant may be in a score.
+_LEFT, _LOUD = (0.0, 0.25, 0.5, 0.75, 1.0), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +37,23 @@ class Step:
     ends: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OneStep:
     r"""One Newton step ``-H^-1 mean(g)`` from a public model, and the covariance of its error.
 
-    H is the released mean curvature, and the scores ``g_i`` are asked in the lengths ``u = H^-1/2 g``, in
-    which their errors are alike, with their squares: ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows.
+    H is the released mean curvature, and the scores ``g_i`` are asked with their squares:
+    ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows.
 
     No clip shortens a score: scores are as long as the declared bounds allow, ``residual`` times the longest
     row. A shorter clip would need a count of the records beyond it; the noise of that count, ``s`` records,
     leaves ``s longest / n`` open, more than the noise of scores of that length, which get more of the budget.
-    Curvatures are clipped by counts: what that takes matters as far as the model is off.
+    Rows fill a ball, so scores are asked in units of the rows: ``H^-1`` of that noise is nowhere more than in
+    lengths of ``H^-1/2 g``, where the direction of least curvature makes all others pay. Curvatures are
+    clipped by counts: what that may take is an error too, as far as the step is long.
+
+    Squares lead to the same end from everywhere, and scores are shorter, ``middle`` times a row, at the
+    constant amid the targets, which is the model less ``whole``: a step starts between the two, where the
+    released curvature says that noise and its own error are least.
 
     **Privacy.** Gaussian releases of clipped parts of the rows. A row holds the score of a
     record, or the mean of a person's, and its curvature: functions of that record and of a public model.
@@ -56,6 +63,9 @@ class OneStep:
     norm: float
     residual: float
     bent: float
+    squares: float = 0.3
+    whole: Floats | None = None
+    middle: float = 0.0
 
     def plan(self, problem: Sample) -> Plan:
         """Declare a count of sizes, the curvature and the score."""
@@ -64,7 +74,7 @@ class OneStep:
         shares = {
             "sizes": (PartSizes("parts", _CELLS), _SIZES),
             "curvature": (PartSum(), curvature),
-            "score": (PartSum(_SQUARES), 1.0 - _SIZES - curvature),
+            "score": (PartSum(self.squares), 1.0 - _SIZES - curvature),
         }
         return problem.planned(
             **{
@@ -79,25 +89,39 @@ class OneStep:
         query: Any = curator.plan.releases["sizes"].query
         counts = np.asarray(curator.release("sizes", curved))
         size = query.quantile(counts, _SHARE, noise_of(curator, "sizes", curved), 1.0)
-        curved = replace(curved, size=curved.size * min(1.0, 1.0 if size is None else size))
+        noise, size = noise_of(curator, "curvature", curved) / n, 1.0 if size is None else min(1.0, size)
+        unsure = math.hypot(noise * size, (1.0 - _SHARE) * (1.0 - size))
+        size, unsure = (size, unsure * curved.size) if unsure < noise else (1.0, noise * curved.size)
+        curved = replace(curved, size=curved.size * size)
         curvature = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
-        unsure = noise_of(curator, "curvature", curved) * (curved.size / n)
         sizes, axes = np.linalg.eigh(curvature)
-        floor = max(_KNOWN * unsure * math.sqrt(2.0 * d), 1e-9 * float(np.abs(sizes).max()), 1e-300)
+        floor = max(1e-9 * float(np.abs(sizes).max()), 1e-300)
+        floor = max(_KNOWN * noise * curved.size * math.sqrt(2.0 * d), floor)
         known = sizes > floor
         known[-1] = True
-        sizes = np.maximum(sizes, floor)
-        root = axes[:, known].T / np.sqrt(sizes[known])[:, None]
-        score = Part(slice(0, d), self.residual * self._longest(root), root)
-        found, k = np.asarray(curator.release("score", score)) / n, len(root)
-        noise = noise_of(curator, "score", score) / n
-        mean, squares = score.size * found[:k], score.size**2 * symmetric_matrix(found[k:]) / _SQUARES
-        moved = -root.T @ mean
-        own = _shrunk(squares - np.outer(mean, mean), score.size**2 * noise / _SQUARES)
-        spread = own / n + (score.size * noise) ** 2 * np.eye(k)
-        hidden = axes[:, ~known] * math.sqrt(_MISSED * float(np.trace(own)) / k / floor)
-        tilted = 0.5 * unsure**2 * root @ (float(moved @ moved) * np.eye(d) + np.outer(moved, moved)) @ root.T
-        yield Step(moved, root.T @ (spread + tilted) @ root + hidden @ hidden.T, hidden)
+        lost, noise = axes[:, ~known], noise_of(curator, "score", curved) / n
+        tries = [
+            Trial(self, axes[:, known], np.maximum(sizes[known], floor), left, loud, unsure, noise)
+            for left in (_LEFT[:1] if self.whole is None else _LEFT)
+            for loud in _LOUD
+        ]
+        best = min(tries, key=lambda one: one.cost(n))
+        score = Part(slice(None), best.size, best.matrix)
+        found, k = np.asarray(curator.release("score", score)) / n, len(best.alike)
+        mean, squares = best.size * found[:k], best.size**2 * symmetric_matrix(found[k:]) / self.squares
+        moved = -best.back @ mean
+        own, spread = _shrunk(squares - np.outer(mean, mean), best.alike, best.size**2 * noise / self.squares)
+        hidden = lost * math.sqrt(_MISSED * spread / floor)
+        errors = best.back @ (own / n + best.noise(moved)) @ best.back.T
+        yield Step(moved - best.left, errors + hidden @ hidden.T, hidden)
+
+    def longest_score(self, matrix: Floats, left: Floats) -> float:
+        """Return a bound of the norm of the matrix times a score, of a model that leaves this behind."""
+        if self.whole is None:
+            return self.residual * self._longest(matrix)
+        rest = self.span @ (self.whole - left)
+        largest = self.middle + self.norm * public_norm(rest[:-1]) + abs(float(rest[-1]))
+        return min(largest, 1e100) * self._longest(matrix)
 
     def _longest(self, matrix: Floats) -> float:
         r"""Return a bound of the norm of the matrix times a row in the span, its constant included.
@@ -115,12 +139,66 @@ class OneStep:
         return math.sqrt(float(found.min())) * (1.0 + 1e-9)
 
 
-def _shrunk(matrix: Floats, noise: float) -> Floats:
-    """Return a noisy covariance, nearer to a multiple of the identity as far as it differs by noise alone."""
-    size = len(matrix)
-    mean = max(float(np.trace(matrix)) / size, noise / size)
-    apart = matrix - mean * np.eye(size)
+class Trial:
+    """A way to ask the score: from where on, and in which units; ``alike`` are squares of equal residuals."""
+
+    def __init__(
+        self,
+        step: OneStep,
+        axes: Floats,
+        sizes: Floats,
+        left: float,
+        loud: float,
+        unsure: float,
+        noise: float,
+    ) -> None:
+        constant = step.span[-1] / public_norm(step.span[-1])
+        units = axes.T @ (np.eye(len(axes)) + (loud**2 - 1.0) * np.outer(constant, constant)) @ axes
+        lengths, turned = np.linalg.eigh(units)
+        metric = (turned * np.sqrt(lengths)) @ turned.T
+        self.root = metric @ axes.T
+        self.left = np.zeros(len(axes)) if step.whole is None else left * (axes @ (axes.T @ step.whole))
+        self.size = step.longest_score(self.root, self.left)
+        self.matrix = self.root @ np.hstack([np.eye(len(axes)), -_product_with(self.left)])
+        self.back = (axes / sizes) @ np.linalg.inv(metric)
+        self.alike = (metric * sizes) @ metric
+        self._span, self._unsure, self._noise = step.span, unsure, noise
+        self._left = float(np.square(axes.T @ self.left) @ sizes)
+
+    def noise(self, moved: Floats) -> Floats:
+        """Return the covariance of the noise of the score, and of the curvature's along a move."""
+        tilted = float(moved @ moved) * np.eye(len(moved)) + np.outer(moved, moved)
+        tilted = 0.5 * self._unsure**2 * self.root @ tilted @ self.root.T
+        return np.asarray((self.size * self._noise) ** 2 * np.eye(len(tilted)) + tilted)
+
+    def cost(self, n: int) -> float:
+        """Return how wide intervals of the coefficients will be, as far as this way of asking matters."""
+        errors = self._span[:-1] @ self.back
+        spread = self.noise(self.left) + self._left * self.alike / n
+        return float(np.log(np.maximum(np.einsum("ij,jk,ik->i", errors, spread, errors), 1e-300)).sum())
+
+
+def _product_with(vector: Floats) -> Floats:
+    """Return the matrix that takes the list of a symmetric matrix to its product with the vector."""
+    rows, columns, weights = triangle(len(vector))
+    out, at = np.zeros((len(vector), len(rows))), np.arange(len(rows))
+    out[rows, at] = vector[columns] / weights
+    out[columns, at] = vector[rows] / weights
+    return out
+
+
+def _shrunk(matrix: Floats, alike: Floats, noise: float) -> tuple[Floats, float]:
+    """Return a noisy covariance, nearer to a multiple of ``alike`` as far as it differs by noise alone.
+
+    And that multiple, the square of a residual.
+    """
+    size, whole = len(matrix), float(np.square(alike).sum())
+    spread = max(float((matrix * alike).sum()) / whole, 0.2 * noise / math.sqrt(whole))
+    apart = matrix - spread * alike
     seen = float(np.square(apart).sum())
-    kept = max(0.0, 1.0 - 0.5 * size * (size + 1) * noise**2 / max(seen, 1e-300))
-    sizes, axes = np.linalg.eigh(mean * np.eye(size) + kept * apart)
-    return np.asarray((axes * np.maximum(sizes, 0.1 * mean)) @ axes.T)
+    entries = 0.5 * size * (size + 1)
+    kept = max(0.0, 1.0 - (entries + math.sqrt(8.0 * entries)) * noise**2 / max(seen, 1e-300))
+    root = np.linalg.cholesky(alike)
+    inverse = np.linalg.inv(root)
+    sizes, axes = np.linalg.eigh(spread * np.eye(size) + kept * inverse @ apart @ inverse.T)
+    return np.asarray(root @ (axes * np.maximum(sizes, 0.1 * spread)) @ axes.T @ root.T), spread

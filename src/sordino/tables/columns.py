@@ -507,14 +507,10 @@ class Number(Column):
     def block(self, knots: Knots, markers: frozenset[str]) -> Block:
         """Return weights of the two knots around a value."""
         low, high = self.ends
-        at = (
-            np.array([low, *knots, high])
-            if isinstance(knots, tuple)
-            else np.linspace(low, high, max(knots, 2))
-        )
+        inner = knots if isinstance(knots, tuple) else np.linspace(low, high, max(knots, 2))[1:-1]
         if self.log and not isinstance(knots, tuple):
-            inner = low + np.expm1(np.linspace(0.0, np.log1p(high - low), max(knots, 2)))
-            at = np.array([low, *inner[1:-1], high])
+            inner = low + np.expm1(np.linspace(0.0, np.log1p(high - low), max(knots, 2)))[1:-1]
+        at = np.array([low, *inner, high])
         named = isinstance(self.missing, str)
         fill = np.nan if named else float(self.missing)
 
@@ -654,7 +650,7 @@ class Date(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(low=self._check_day("low"), high=self._check_day("high"))
-        check_bounds(self.name, *(None if day is None else float(day.toordinal()) for day in self._days))
+        check_bounds(self.name, *(day and float(day.toordinal()) for day in self._days))
         if self.knots is not None:
             check_whole(self.name, "knots", self.knots, 1, 1000)
         self._require_one_of(GAPS)
@@ -683,23 +679,21 @@ class Date(Column):
         return days_of(self.name, series) - _EPOCH
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> tuple[int, int]:
         """Both days, counted as :meth:`numbers` does."""
-        low, high = (day.toordinal() - _EPOCH for day in self._days)
-        return low, high
+        low, high = self._days
+        return low.toordinal() - _EPOCH, high.toordinal() - _EPOCH
 
     def invent(self, public: Any, count: int, others: tuple[str, ...] = ()) -> Any:
-        low, high = (day.toordinal() for day in self._days)
-        days = public.integers(low, high + 1, count)
+        days = public.integers(self.ends[0], self.ends[1] + 1, count) + _EPOCH
         return np.array([datetime.date.fromordinal(int(day)) for day in days], dtype=object)
 
     def block(self, knots: Knots, markers: frozenset[str]) -> Block:
         """Return weights of the two knots around a day."""
-        low, high = (day.toordinal() for day in self._days)
         count = knots if isinstance(knots, int) else len(knots)
-        at = np.unique(np.linspace(low, high, max(count, 2)).round())  # whole days, each once
-        days = [datetime.date.fromordinal(int(day)).isoformat() for day in at]
-        return self._bend(knots, at, days, lambda series: days_of(self.name, series), self.missing)
+        at = np.unique(np.linspace(*self.ends, max(count, 2)).round())  # whole days, each once
+        days = [datetime.date.fromordinal(int(day) + _EPOCH).isoformat() for day in at]
+        return self._bend(knots, at, days, lambda series: self.numbers(series, ()), self.missing)
 
 
 def day_of(number: float) -> int:

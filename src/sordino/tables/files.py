@@ -23,25 +23,14 @@ import numpy as np
 
 from sordino.errors import DataFileError, InvalidInputError, SordinoError, require_extra
 from sordino.execute.disk_files import parquet_parts
+from sordino.tables.values import number_of
 
 # ------------- A file of records: where it is, how it is written, and our words for what its readers refuse
 
 T = TypeVar("T")
 FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
-_ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".npz": "npz",
-    ".svm": "libsvm",
-    ".libsvm": "libsvm",
-    ".svmlight": "libsvm",
-}
+_OTHERS = {"tsv": "tab", "parquet": "pq", "arrow": "feather ipc", "libsvm": "svm svmlight"}
+_ENDINGS = {f".{end}": kind for kind in FORMATS for end in (kind, *_OTHERS.get(kind, "").split())}
 _PACKED = (".gz", ".bz2", ".zst")
 _FOLDER, _NOWHERE = "it is a folder without Parquet files. Pass a file.", "there is no such file."
 _BEYOND = "a record has a column beyond the number of columns that was declared."
@@ -232,7 +221,7 @@ def header(file: DataFile) -> Header:
     names = next(csv.reader(lines, delimiter=delimiter))
     if not file.header:
         return Header([f"x{number}" for number in range(len(names))], delimiter, 0)
-    if not file.sure and any(math.isfinite(_number(name)) for name in names):
+    if not file.sure and any(math.isfinite(number_of(name)) for name in names):
         raise file.refuse(
             "its first row holds a number, so it looks like a record and not like names. Pass --no-header if "
             "it is a record, --header if it holds the names of the columns."
@@ -242,13 +231,6 @@ def header(file: DataFile) -> Header:
             f"the names of its columns are not {file.encoding}. Pass the encoding, such as latin-1."
         )
     return Header(check_columns(file, [name.strip() for name in names]), delimiter, len(lines))
-
-
-def _number(name: str) -> float:
-    try:
-        return float(name)
-    except ValueError:
-        return math.nan
 
 
 INDEXES = ("Unnamed: 0", "__index_level_0__")

@@ -107,9 +107,8 @@ class ColumnLearner:
             edges, noise = NumberTree(self.numbers, DEPTH).edges, noise_in(curator.plan, "numbers")
             bounds = [_bounds(tree, edges, noise, problem.population) for tree in curator.release("numbers")]
         levels = curator.release("levels") if self.texts else []
-        kinds: list[
-            bool | None
-        ] = []  # whether a column without a kind holds numbers; None where noise hides it
+        # Whether a column without a kind holds numbers; None where noise hides it.
+        kinds: list[bool | None] = []
         if self.blanks:
             least = SEEN * noise_in(curator.plan, "kinds")
             counts = curator.release("kinds").tolist()

@@ -132,7 +132,7 @@ _NANOSECONDS = re.compile(r"([.,][0-9]{6})[0-9]+")
 def numbers_of(name: str, series: Any, markers: Iterable[str] = ()) -> Floats:
     """Return doubles; what is not a number, or marks a missing one (-9 in many files), is nan."""
     values = _doubles(name, series)
-    gaps = [gap for gap in map(_number, markers) if np.isfinite(gap)]
+    gaps = [gap for gap in map(number_of, markers) if np.isfinite(gap)]
     return np.where(np.isin(values, gaps), np.nan, values) if gaps else values
 
 
@@ -152,11 +152,12 @@ def _doubles(name: str, series: Any) -> Floats:
         out = np.empty(len(values))
         found = pandas.to_numeric(pandas.Series(values[texts], dtype=object), errors="coerce")
         out[texts] = found.to_numpy(dtype=np.float64, na_value=np.nan)
-        out[~texts] = [_number(value) for value in values[~texts]]
+        out[~texts] = [number_of(value) for value in values[~texts]]
         return out
 
 
-def _number(value: Any) -> float:
+def number_of(value: Any) -> float:
+    """Return a value as a double, nan for what is none."""
     if not isinstance(value, (str, bytes, Real, Decimal, np.bool_)):
         return np.nan
     try:

@@ -653,8 +653,9 @@ class HeavyTailedSparse:
             return 1.0
         values = curator.plan.releases["values" if "values" in curator.plan.releases else "select"].mechanism
         kept = self._count_kept(problem)
-        bound = Truncation(joint=self.joint).bound(kept, 1.0) * curator.plan.relation.contributions
-        noise = cut * (values.multiplier or 0.0) * bound / self._records(problem) * math.sqrt(kept)
+        bound = problem.rows * Truncation(joint=self.joint).bound(kept, 1.0)
+        bound *= curator.plan.relation.contributions * (values.multiplier or 0.0)
+        noise = cut * bound / self._records(problem) * math.sqrt(kept)
         return min(CAREFUL, patience(noise, self.steps))
 
     def _energy(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
@@ -670,7 +671,7 @@ class HeavyTailedSparse:
         selects = self._selects(problem)
         mechanism = curator.plan.releases["select" if selects else "values"].mechanism
         size = 1 if selects else problem.columns * problem.outputs
-        scale = (mechanism.multiplier or 0.0) * curator.plan.relation.contributions
+        scale = (mechanism.multiplier or 0.0) * curator.plan.relation.contributions * problem.rows
         return scale * Truncation(joint=self.joint).bound(size, 1.0)
 
 

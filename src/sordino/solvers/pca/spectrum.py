@@ -376,7 +376,7 @@ def noise_level(curator: Curator, name: str, problem: PcaProblem, columns: int) 
     release = curator.plan.releases[name]
     multiplier = (release.mechanism.multiplier or 0.0) * math.sqrt(curator.plan.relation.contributions)
     spread = math.sqrt(problem.features) + math.sqrt(columns)
-    return multiplier * spread / release.sampling.expected(problem.population)
+    return problem.rows * multiplier * spread / release.sampling.expected(problem.population)
 
 
 # A d x d release needs about four such matrices at once (sum, noise, its transpose, eigenvectors).
