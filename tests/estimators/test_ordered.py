@@ -10,6 +10,7 @@ from tests.cli.helpers import typed, typed_json
 
 import sordino
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
+from sordino.estimators.metrics import METRICS, judge
 from sordino.tables import Number, Target, Weight
 
 LEVELS = ["never", "rarely", "often", "always"]
@@ -54,6 +55,10 @@ def test_it_is_nearer_in_rank_than_a_softmax_at_the_same_price():
         if kind is sordino.OrderedLogisticRegression:
             score = sordino.private_score(model, T, z, metric="rank_error", epsilon=1.0)
             assert score.interval[0] <= errors[0] <= score.interval[1]
+            best = min(np.abs(ranks - level).mean() for level in range(len(LEVELS)))
+            assert score.baseline[0] == pytest.approx(best, abs=4 * score.baseline[1] + 1e-3)
+            judged = judge(model, T, z, "labels")
+            assert METRICS["rank_error"].exact_constant(judged) == pytest.approx(best)
             assert model.privacy_.unit == "record"
             assert "number of records: 2000" in model.privacy_.public
     assert errors[0] < errors[1]

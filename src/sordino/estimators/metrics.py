@@ -3,8 +3,9 @@
 :data:`METRICS` has one row per metric. A private score, a private search, `sordino evaluate`, `sordino tune`
 and the reports read it, so a metric that is the mean of a loss of single records is added by one row.
 
-A metric turns predictions and targets into one bounded row per record. The rows are all that a release sees;
-the score and its interval are computed from their noisy mean. Intervals are for the score on the population
+A metric turns predictions and targets into one bounded row per record (``rows``, within ``radius`` of
+``centre``). The rows are all that a release sees; the score and its interval are computed from their noisy
+mean (``estimate``). Intervals are for the score on the population
 the records were drawn from: they add the error of sampling to that of the noise.
 """
 
@@ -14,7 +15,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logit, ndtri, xlogy
@@ -71,22 +72,6 @@ class ScoreLimits:
     def error(self, judged: Judged) -> Floats:
         """Return prediction minus target, both within the limits."""
         return np.clip(judged.predicted, self.low, self.high) - np.clip(judged.targets, self.low, self.high)
-
-
-class Metric(Protocol):
-    """How a score is read off the noisy mean of bounded rows."""
-
-    @property
-    def centre(self) -> tuple[float, ...]: ...
-
-    @property
-    def radius(self) -> float: ...
-
-    def rows(self, judged: Judged) -> Floats:
-        """Return one row per record, within ``radius`` of ``centre``."""
-
-    def estimate(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
-        """Return the score and the ends of its interval."""
 
 
 @dataclass(frozen=True)
@@ -509,6 +494,35 @@ def beside_moments(inner: Any, limits: ScoreLimits) -> Beside:
     return Beside(inner, 2, aside, variance)
 
 
+def beside_cells(inner: Any, limits: ScoreLimits) -> Beside:
+    """Return a metric of numbers with a histogram of the targets beside it, for the distance from a median.
+
+    Records of one cell count as equal: that takes at most a quarter of a cell's width.
+    """
+    edges = np.linspace(limits.low, limits.high, CELLS + 1)
+
+    def aside(judged: Judged) -> Floats:
+        return one_hot(np.searchsorted(edges[1:-1], judged.targets), np.zeros(len(judged.targets)), CELLS)
+
+    return Beside(inner, CELLS, aside, lambda shares: (edges[1] - edges[0]) * level_distance(shares))
+
+
+def beside_rate(inner: Any, limits: ScoreLimits) -> Beside:
+    """Return the deviance with the means of y and y log y beside it: the best constant is a mean."""
+    top = max(limits.largest, 1.0)
+    units = math.sqrt(2.0) * np.array([top, max(top * math.log(top), 1.0)])
+
+    def aside(judged: Judged) -> Floats:
+        counts = np.clip(judged.targets, 0.0, top)
+        return np.column_stack([counts, xlogy(counts, counts)]) / units
+
+    def constant(means: Floats) -> float:
+        mean, product = units * means
+        return 2.0 * max(float(product - xlogy(max(mean, 0.0), max(mean, 1e-300))), 0.0)
+
+    return Beside(inner, 2, aside, constant)
+
+
 def _sklearn(name: str, *parts: str) -> Callable[[Judged], float]:
     """Return an exact score of public records, by a function of scikit-learn."""
 
@@ -681,10 +695,11 @@ METRICS = {
         MetricRow(
             "mae", "neg_mean_absolute_error", "values", "absolute error",
             lambda judged, limits: np.abs(limits.error(judged)), lambda limits: limits.reach,
+            beside=beside_cells,
         ),
         MetricRow(
             "deviance", "neg_mean_poisson_deviance", "values", "Poisson deviance of a count",
-            deviance, lambda limits: 2.0 * limits.largest,
+            deviance, lambda limits: 2.0 * limits.largest, beside=beside_rate,
         ),
         MetricRow(
             "r2", "r2", "values", "squared error, target and its square", gain=True, share=True,

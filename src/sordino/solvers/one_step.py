@@ -101,7 +101,7 @@ class OneStep:
         known[-1] = True
         lost, noise = axes[:, ~known], noise_of(curator, "score", curved) / n
         tries = [
-            Trial(self, axes[:, known], np.maximum(sizes[known], floor), left, loud, unsure, noise)
+            Trial(self, axes[:, known], np.maximum(sizes[known], floor), left, loud, (unsure, noise))
             for left in (_LEFT[:1] if self.whole is None else _LEFT)
             for loud in _LOUD
         ]
@@ -149,8 +149,7 @@ class Trial:
         sizes: Floats,
         left: float,
         loud: float,
-        unsure: float,
-        noise: float,
+        errors: tuple[float, float],
     ) -> None:
         constant = step.span[-1] / public_norm(step.span[-1])
         units = axes.T @ (np.eye(len(axes)) + (loud**2 - 1.0) * np.outer(constant, constant)) @ axes
@@ -162,7 +161,7 @@ class Trial:
         self.matrix = self.root @ np.hstack([np.eye(len(axes)), -_product_with(self.left)])
         self.back = (axes / sizes) @ np.linalg.inv(metric)
         self.alike = (metric * sizes) @ metric
-        self._span, self._unsure, self._noise = step.span, unsure, noise
+        self._span, (self._unsure, self._noise) = step.span, errors
         self._left = float(np.square(axes.T @ self.left) @ sizes)
 
     def noise(self, moved: Floats) -> Floats:
