@@ -212,7 +212,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         X = check_data(self, X, ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
         if str(self.solver) == "oja" and groups is None:  # batches by position depend on no order then
-            X = X[public_generator(self.random_state).permutation(X.shape[0])]
+            public = public_generator(self.random_state)
+            X = X[public.permutation(X.shape[0])]
         rows = executor_of(X, None, declared_bound(self, "data_norm"))
         rows = rows if groups is None else SharedExecutor(rows, groups)
         ask = self._ask(rows.population)

@@ -195,11 +195,6 @@ def keeps_nothing(step: Any) -> bool:
     return kind in STATELESS or (kind in free and free[kind]())
 
 
-def is_template(step: Any) -> bool:
-    """Tell whether a step is a private estimator that was never fitted: wrappers keep one to copy."""
-    return isinstance(step, PrivateEstimator) and not any(name.endswith("_") for name in vars(step))
-
-
 def reason(name: str, step: Any) -> str:
     """Return why a step that paid nothing makes the whole not private, and what to do."""
     ours = [kind.__name__ for kind in type(step).__mro__ if kind.__module__.startswith("sklearn.")]
@@ -295,8 +290,8 @@ def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None
     if isinstance(report, PrivacyReport):
         found.paid.append((title, report))
         return
-    if is_template(step):
-        return
+    if isinstance(step, PrivateEstimator) and not any(attribute.endswith("_") for attribute in vars(step)):
+        return  # it was never fitted: wrappers keep one to copy
     found.schemas += [step.schema] if isinstance(getattr(step, "schema", None), Schema) else []
     if title in assumed and type(step).__name__ in REPEATS:
         raise InvalidInputError(
