@@ -114,18 +114,6 @@ def _value(heard: Heard) -> Any:
 # for a constant that both neighbours share.
 
 
-def _squares(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
-    return -np.sum((answers - exact) ** 2, axis=1) / (2 * scale**2)
-
-
-def _lengths(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
-    return -np.sqrt(np.sum((answers - exact) ** 2, axis=1)) / scale
-
-
-def _sizes(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
-    return -np.sum(np.abs(answers - exact), axis=1) / scale
-
-
 def _orders(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
     """Return the law of Plackett and Luce: each choice is an exponential mechanism on what is left."""
     scores = (np.abs(exact) if asked.release.mechanism.absolute else exact) / scale
@@ -142,12 +130,12 @@ def _orders(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
 
 
 DENSITIES: dict[type, Callable[[Floats, Floats, float, Any], Floats]] = {
-    Gaussian: _squares,
-    SymmetricGaussian: _squares,  # isotropic for the Frobenius norm of a symmetric matrix
-    Laplace: _sizes,
-    NormGamma: _lengths,
+    Gaussian: lambda answers, exact, scale, asked: -np.sum((answers - exact) ** 2, axis=1) / (2 * scale**2),
+    Laplace: lambda answers, exact, scale, asked: -np.sum(np.abs(answers - exact), axis=1) / scale,
+    NormGamma: lambda answers, exact, scale, asked: -np.sqrt(np.sum((answers - exact) ** 2, axis=1)) / scale,
     GumbelTopK: _orders,
 }
+DENSITIES[SymmetricGaussian] = DENSITIES[Gaussian]  # isotropic for the Frobenius norm
 
 
 # ------------------------------------------------------------------------------------------ Lower bounds
@@ -317,18 +305,31 @@ def discriminant(ours: Floats, theirs: Floats) -> Callable[[Floats], Floats]:
 
     With outputs that are nearly normal it is the likelihood ratio attack on one record. Fits that it learns
     from are not judged, which keeps a bound valid; those with the same noise on both sides teach it most.
+    Numbers with heavy tails, such as quotients of noisy ones, count up to five of their quartiles.
     """
     first = np.concatenate([ours, theirs])
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.std(first, axis=0)
+        low, middle, high = np.quantile(first, (0.25, 0.5, 0.75), axis=0)
+        spread = np.where(high > low, high - low, np.std(first, axis=0))
         told = np.isfinite(spread) & (spread > 0) & np.all(np.abs(first) < 1e150, axis=0)
-    ours, theirs = ours[:, told] / spread[told], theirs[:, told] / spread[told]
-    centres = [np.mean(side, axis=0) for side in (ours, theirs)]
-    centred = np.concatenate([side - c for side, c in zip((ours, theirs), centres)])
-    covariance = centred.T @ centred / len(centred) + 1e-2 * np.eye(int(told.sum()))
+
+    def scaled(outputs: Floats) -> Floats:
+        return np.nan_to_num(np.clip((outputs[:, told] - middle[told]) / spread[told], -5.0, 5.0))
+
+    sides = [scaled(side) for side in (ours, theirs)]
+    centres = [np.mean(side, axis=0) for side in sides]
+    centred = np.concatenate([side - c for side, c in zip(sides, centres)])
+    covariance = centred.T @ centred / len(centred) + 1e-3 * np.eye(int(told.sum()))
     direction = np.linalg.solve(covariance, centres[0] - centres[1])
     origin = (centres[0] + centres[1]) / 2
-    return lambda outputs: np.nan_to_num((outputs[:, told] / spread[told] - origin) @ direction)
+    return lambda outputs: np.asarray((scaled(outputs) - origin) @ direction)
+
+
+def separation(ours: Floats, theirs: Floats) -> float:
+    """Return by how many deviations a discriminant that learns from half of the outputs parts the others."""
+    half = len(ours) // 2
+    scores = [discriminant(ours[:half], theirs[:half])(side[half:]) for side in (ours, theirs)]
+    return float((scores[0].mean() - scores[1].mean()) / (1e-300 + np.std(scores[0]) + np.std(scores[1])))
 
 
 def likelihood_ratios(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:

@@ -15,24 +15,7 @@ from sklearn.base import BaseEstimator, clone
 
 from sordino.accounting import certify
 from sordino.accounting.trade_off import TradeOff, trade_off, worst_trade_off
-from sordino.auditing.attacks import (
-    FIRST,
-    ROUND,
-    Bets,
-    Rates,
-    Scale,
-    above_quantile,
-    advantage,
-    discriminant,
-    least,
-    likelihood_ratios,
-    lower_bound,
-    one_run_epsilon,
-    one_run_refutes,
-    pairs_of,
-    power,
-    transcripts,
-)
+from sordino.auditing import attacks
 from sordino.auditing.facts import numbers_of
 from sordino.auditing.neighbours import Records, crowds, ends_of, one_each, silence, spike
 from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compare_neighbour, share
@@ -266,11 +249,11 @@ class _Auditor:
 
     def run(self, draws: int, fits: int, canaries: int) -> Audit:
         """Make all attacks."""
-        attacks: list[Attack] = []
+        made: list[Attack] = []
         plan = ((self._replay, 1), (self._noise, draws), (self._white_box, draws))
         for attack, count in (*plan, (self._one_run, canaries), (self._black_box, fits)):
             begin, found = time.monotonic(), attack(count) if count else ()
-            attacks += [replace(one, seconds=time.monotonic() - begin) for one in found]
+            made += [replace(one, seconds=time.monotonic() - begin) for one in found]
         report = self.report
         rates = (np.linspace(0, 1, 41) ** 2).tolist()
         return Audit(
@@ -283,7 +266,7 @@ class _Auditor:
             report.trade_off.advantage,
             tuple(self.verdict.leaks),
             dict(self.verdict.nearest),
-            tuple(attacks),
+            tuple(made),
             self.confidence,
             self.made_up,
         )
@@ -432,7 +415,7 @@ class _Auditor:
         runs: list[Recording] = []
         while len(runs) < 8 and (time.monotonic() < end or len(runs) < 2):
             runs.append(play(self.runner(self.records), seed=None))
-        found = Scale.of(runs)
+        found = attacks.Scale.of(runs)
         low = found.wealth > -math.log(ALARM)
         words = f"{found.count} residuals of {len(runs)} fits are not smaller than declared"
         if low:
@@ -445,16 +428,16 @@ class _Auditor:
         """Tell transcripts on the worst neighbours apart by their likelihood ratios, and bet as they come."""
         if self.worst is None or not self._is_composed:
             return
-        pairs, noise, end = pairs_of(*self.worst), fresh_noise(), time.monotonic() + self.seconds
+        pairs, noise, end = attacks.pairs_of(*self.worst), fresh_noise(), time.monotonic() + self.seconds
         if not pairs:
             yield Attack("white box", "no release has a likelihood that is known here", False)
             return
         claim = self.report.trade_off
-        bets, wealth, stopped = Bets(claim), 0.0, None
+        bets, wealth, stopped = attacks.Bets(claim), 0.0, None
         seen: tuple[list[float], list[float]] = ([], [])
         while len(seen[0]) < draws and (time.monotonic() < end or not seen[0]):
-            count = min(max(FIRST, len(seen[0])), ROUND, draws - len(seen[0]))
-            ours, theirs = transcripts(pairs, noise, count)
+            count = min(max(attacks.FIRST, len(seen[0])), attacks.ROUND, draws - len(seen[0]))
+            ours, theirs = attacks.transcripts(pairs, noise, count)
             seen[0].extend(ours)
             seen[1].extend(theirs)
             wealth = max(wealth, bets.see(ours, theirs))
@@ -466,16 +449,18 @@ class _Auditor:
     def _bounded(self, name: str, ours: Any, theirs: Any, releases: int | None = None) -> Attack:
         """Return what guesses prove: a score above zero says "ours"."""
         claim, report, error = self.report.trade_off, self.report, 1 - self.confidence
-        rates, gain = Rates.of(ours, theirs, error), advantage(ours, theirs, error)
+        rates, gain = attacks.Rates.of(ours, theirs, error), attacks.advantage(ours, theirs, error)
         of = "" if releases is None or not self.worst else f"{releases} of {len(self.worst[0].questions)}"
         words = (
             f"true positives >= {rates.true_positive:.3f} at false positives <= {rates.false_positive:.3f} "
             f"{of and f'of {of} answers '}in {rates.draws} draws"
         )
-        strict = Rates.of(ours, theirs, ALARM / 2)
+        strict = attacks.Rates.of(ours, theirs, ALARM / 2)
         refuted = strict.true_positive > claim.true_positive_rate(strict.false_positive)
-        refuted = refuted or advantage(ours, theirs, ALARM / 2) > claim.advantage
-        chance = power(claim, self._family(0.5), 2 * len(ours), ALARM / 2) if self._is_composed else None
+        refuted = refuted or attacks.advantage(ours, theirs, ALARM / 2) > claim.advantage
+        chance = (
+            attacks.power(claim, self._family(0.5), 2 * len(ours), ALARM / 2) if self._is_composed else None
+        )
         known = (rates.false_positive, rates.true_positive)
         epsilon = self._demonstrate(lambda curve: curve.advantage < gain)
         return Attack(name, words, refuted, epsilon, rates.epsilon(report.delta), chance, known, len(ours))
@@ -490,7 +475,7 @@ class _Auditor:
     def _demonstrate(self, refuted: Callable[[TradeOff], bool]) -> float:
         """Return the epsilon of the plan with the most noise whose curve is not refuted."""
         report = self.report
-        return lower_bound(
+        return attacks.lower_bound(
             lambda scale: refuted(self._family(scale)),
             lambda scale: certify(self.event(scale), report.delta, report.relation).epsilon,
         )
@@ -515,10 +500,10 @@ class _Auditor:
         error = (1 - self.confidence) / len(guesses)
 
         def refuted(curve: TradeOff, error: float = error) -> bool:
-            return any(one_run_refutes(curve, *guess, count, error) for guess in guesses)
+            return any(attacks.one_run_refutes(curve, *guess, count, error) for guess in guesses)
 
         words = ", ".join(f"{right} of {some}" for right, some in guesses)
-        plain = max(one_run_epsilon(*guess, count, self.report.delta, error) for guess in guesses)
+        plain = max(attacks.one_run_epsilon(*guess, count, self.report.delta, error) for guess in guesses)
         wrong = refuted(self.report.trade_off, ALARM / len(guesses))
         words = f"{words} guesses on {count} canaries of one fit were right"
         yield Attack("one run", words, wrong, self._demonstrate(refuted), plain, runs=count)
@@ -528,24 +513,21 @@ class _Auditor:
         if self.sides is None:
             return
         run, neighbour = self.sides
-        if self.made_up:  # what a canary adds to each answer adds up in the last iterate
-            among = silence if hasattr(self.fit, "predict") else spike
-            run = self.runner(among(self.records, self.best or ()))
-            neighbour = replace(neighbour, run=run, absent=Absent(0))
-        if self.made_up and self._is_network:
-            yield self._outputs("gradient canary", (run, Pull(0)), (run, Absent(0)), fits)[2]
-            fits //= 4  # how a record pulls a network changes with its weights: more fits add little
-        ours, theirs, attack = self._outputs(
-            "black box", (run, None), (neighbour.run, neighbour.absent), fits
-        )
+        crowd = [((run, None), (neighbour.run, neighbour.absent))]
+        if self.made_up:  # alone, what a canary adds to each answer adds up in the last iterate
+            runs = [self.runner(among(self.records, self.best or ())) for among in (silence, spike)]
+            if self._is_network:
+                yield self._outputs("gradient canary", [((runs[0], Pull(0)), (runs[0], Absent(0)))], fits)[2]
+                fits //= 4  # how a record pulls a network changes with its weights: more fits add little
+            crowd += [((run, None), (run, Absent(0))) for run in runs]
+        ours, theirs, attack = self._outputs("black box", crowd, fits)
         yield attack
         row, *rest = self.best or (None,)
         if hasattr(ours[0], "predict") and isinstance(row, np.ndarray) and rest:
             beliefs = [np.array([_belief(made, row[None], rest[0])[0] for made in s]) for s in (ours, theirs)]
-            yield self._bounded("membership, LiRA", *likelihood_ratios(*beliefs))
-            yield self._bounded("membership, quantile", *above_quantile(*beliefs))
-            base = silence(self.records, self.best or ()) if self.made_up else self.records
-            yield self._attribute(ours[: fits // 2], row, rest[0], base)
+            yield self._bounded("membership, LiRA", *attacks.likelihood_ratios(*beliefs))
+            yield self._bounded("membership, quantile", *attacks.above_quantile(*beliefs))
+            yield self._attribute(min(fits // 2, 2 * LEARNED), row, rest[0])
 
     @property
     def _is_network(self) -> bool:
@@ -558,39 +540,51 @@ class _Auditor:
             for heard in asked
         )
 
-    def _outputs(self, name: str, ours: Any, theirs: Any, fits: int) -> tuple[list[Any], list[Any], Attack]:
+    def _outputs(self, name: str, crowds: list[Any], fits: int) -> tuple[list[Any], list[Any], Attack]:
         """Fit on both sides, each a run and who is absent, and guess by what a canary moves.
 
-        That is learned from fits with the same noise on both sides, which are not judged.
+        That is learned from fits with the same noise on both sides, which are not judged, and so is the crowd
+        in which a canary shows most.
         """
-        sides: list[list[Any]] = [
-            [play(run, None, absent, seed).made for seed in seeds]
-            for seeds in (range(min(fits, LEARNED)), [None] * fits)
-            for run, absent in (ours, theirs)
-        ]
-        numbers = [[numbers_of(made) for made in side] for side in sides]
-        if len({one.shape for side in numbers for one in side}) > 1 or not numbers[0][0].size:
+
+        def fitted(sides: Any, seeds: Any) -> list[list[Any]]:
+            return [[play(run, None, absent, seed).made for seed in seeds] for run, absent in sides]
+
+        count = min(fits, max(LEARNED, fits // 8))
+        taught = [_numbers(fitted(sides, range(count))) for sides in crowds]
+        told = [-1.0 if numbers is None else attacks.separation(*numbers) for numbers in taught]
+        best = int(np.argmax(told))
+        judged = fitted(crowds[best], [None] * fits)
+        learned, numbers = taught[best], _numbers(judged)
+        if learned is None or numbers is None or learned[0].shape[1:] != numbers[0].shape[1:]:
             attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
         else:
-            teach, also, judged, others = map(np.array, numbers)
-            score = discriminant(teach, also)
-            attack = self._bounded(name, score(judged), score(others))
-        return sides[2], sides[3], attack
+            ours, theirs = map(attacks.discriminant(*learned), numbers)
+            attack = self._bounded(name, ours, theirs)
+        return judged[0], judged[1], attack
 
-    def _attribute(self, ours: list[Any], row: Any, target: Any, records: Records) -> Attack:
+    def _attribute(self, fits: int, row: Any, target: Any) -> Attack:
         """Guess the target of a record whose row is known; two targets are two units apart, or one."""
+        base = silence(self.records, (row, target)) if self.made_up else self.records
         low, high = ends_of(self.records.parts[1])
-        run = self.runner(records.changed(0, (row, low if target == high else high)))
-        theirs = [play(run, seed=None).made for _ in ours]
-        scores = above_quantile(
-            *(np.array([_belief(m, row[None], target)[0] for m in s]) for s in (ours, theirs))
+        runs = [self.runner(base.changed(0, (row, end))) for end in (target, low if target == high else high)]
+        made = [[play(run, seed=None).made for _ in range(fits)] for run in runs]
+        scores = attacks.above_quantile(
+            *(np.array([_belief(m, row[None], target)[0] for m in side]) for side in made)
         )
         right, count = int(np.sum(scores[0] > 0) + np.sum(scores[1] <= 0)), 2 * len(scores[0])
         epsilon, delta, steps = self.report.epsilon, self.report.delta, 3 - self.report.relation.contributions
         group = worst_trade_off(steps * epsilon, delta * (1 + (steps - 1) * math.exp(min(epsilon, 500.0))))
         words = f"the target was guessed in {right} of {count} fits"
-        refuted = 2 * least(right, count, ALARM) - 1 > group.advantage
-        return Attack("attribute", words, refuted, runs=len(ours))
+        refuted = 2 * attacks.least(right, count, ALARM) - 1 > group.advantage
+        return Attack("attribute", words, refuted, runs=fits)
+
+
+def _numbers(sides: list[list[Any]]) -> list[Any] | None:
+    """Return all numbers that fits released, a row for each; None where some released more than others."""
+    found = [[numbers_of(made) for made in side] for side in sides]
+    shapes = {one.shape for side in found for one in side}
+    return None if len(shapes) > 1 or (0,) in shapes else [np.array(side) for side in found]
 
 
 def _belief(made: Any, rows: Any, target: Any) -> Any:
