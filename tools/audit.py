@@ -3,13 +3,17 @@
 python tools/audit.py                  all rows
 python tools/audit.py --only PCA       rows whose name holds this
 python tools/audit.py --shard 1/4      every fourth row; --json FILE adds to what the other shards kept
-python tools/audit.py --bars           the claims 1, 2 and 4 of the page on audits; --json FILE keeps them
+python tools/audit.py --bars           the claims 1, 2 and 4 of docs/audit.md; --json FILE keeps them and what
+                                       is there of attacks that were not made again (--draws 0, --fits 0)
+python tools/audit.py --twins 20       breaks the fits of tests/auditing/test_twins.py; --json FILE keeps them
 python tools/audit.py --page           writes what was kept into docs/audit.md and docs/audit-rows.md
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import inspect
 import json
 import sys
 import time
@@ -22,6 +26,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+import pytest
+from tests.auditing import test_twins
 from tests.replay import networks, subjects
 from tests.replay.neighbours import Data, hostile_data
 
@@ -101,6 +107,56 @@ ROWS, ROWS_KEPT = ROOT / "docs" / "audit-rows.md", ROOT / "benchmarks" / "result
 START, END = "<!-- made by python tools/audit.py --bars -->", "<!-- end of the table -->"
 
 
+TWINS_KEPT = ROOT / "benchmarks" / "results" / "audit_twins.json"
+TWINS_START, TWINS_END = "<!-- made by python tools/audit.py --twins -->", "<!-- end of the twins -->"
+
+
+def twins() -> dict[str, Any]:
+    """Return the broken fits of the tests: each breaks a fit and asks an audit to notice."""
+    tests = {name: one for name, one in vars(test_twins).items() if name.startswith("test_")}
+    return {name: one for name, one in tests.items() if not name.startswith("test_honest")}
+
+
+def caught(twin: Any) -> list[dict[str, Any]]:
+    """Break a fit once, and return what the last audit of it found; the others are of honest ones."""
+    found: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(AssertionError):  # counted, not asserted
+        honest = sordino.audit
+        patch.setattr(sordino, "audit", lambda *args, **how: found.append(honest(*args, **how)) or found[-1])
+        twin(**({"monkeypatch": patch} if "monkeypatch" in inspect.signature(twin).parameters else {}))
+    return [{"name": a.name, "power": a.power} for a in found[-1].attacks if a.refuted] + [
+        {"name": kind, "power": None} for kind in sorted({leak.kind for leak in found[-1].leaks})
+    ]
+
+
+def twin_rows(repeats: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Break each fit; yield how often an audit refuted it, by what, and the power it stated.
+
+    A replay is deterministic: what it finds needs no second round.
+    """
+    for name, twin in twins().items():
+        rounds = [caught(twin)]
+        if not any(one["name"] == "replay" for one in rounds[0]):
+            rounds += [caught(twin) for _ in range(repeats - 1)]
+        names = {one["name"] for found in rounds for one in found}
+        often = {key: sum(any(one["name"] == key for one in f) for f in rounds) for key in sorted(names)}
+        powers = [one["power"] for found in rounds for one in found if one["power"] is not None]
+        yield name, {"rounds": len(rounds), "caught": sum(map(bool, rounds)), "by": often,
+                     "power": max(powers, default=None)}  # fmt: skip
+
+
+def twins_page(text: str) -> str:
+    """Return the page on audits with the table of the broken fits."""
+    rows = ["| broken | caught | by, in so many rounds | power |", "|---|---|---|---|"]
+    for name, one in json.loads(TWINS_KEPT.read_text("utf-8")).items():
+        by = ", ".join(f"{key} {count}" for key, count in one["by"].items() if key != "replay")
+        power = "certain" if "replay" in one["by"] else "" if one["power"] is None else f"{one['power']:.2f}"
+        words = name.removeprefix("test_").replace("_", " ")
+        rows.append(f"| {words} | {one['caught']} of {one['rounds']} | {by} | {power} |")
+    before, _, rest = text.partition(TWINS_START)
+    return "\n".join([before + TWINS_START, "", *rows, "", TWINS_END]) + rest.partition(TWINS_END)[2]
+
+
 def page(text: str) -> str:
     """Return the page on audits with the table of the bars that were kept."""
     kept = json.loads(KEPT.read_text("utf-8"))
@@ -175,16 +231,25 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--canaries", type=int, default=0)
     options.add_argument("--json", type=Path)
     options.add_argument("--page", action="store_true", help="write the kept bars into the page on audits")
+    options.add_argument("--twins", type=int, metavar="ROUNDS", help="break fits, and count who notices")
     options.add_argument("--keep", type=Path, help="keep the rows of this file for the page of all rows")
     chosen = options.parse_args(arguments)
     if chosen.keep:
         made = {name: compact(one) for name, one in json.loads(chosen.keep.read_text("utf-8")).items()}
         ROWS_KEPT.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     if chosen.page:
-        PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
+        PAGE.write_text(twins_page(page(PAGE.read_text("utf-8"))), "utf-8")
         ROWS.write_text(rows_page(), "utf-8")
         return 0
     warnings.simplefilter("ignore")
+    if chosen.twins:
+        kept = {}
+        for name, row in twin_rows(chosen.twins):
+            kept[name] = row
+            print(f"{name:58} {row['caught']} of {row['rounds']} {row['by']}", flush=True)
+        if chosen.json:
+            chosen.json.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+        return int(any(row["caught"] < row["rounds"] for row in kept.values()))
     print(HEAD, flush=True)
     found: dict[str, Any] = {}
     how = {name: getattr(chosen, name) for name in ("seconds", "draws", "fits", "canaries")}
@@ -198,6 +263,9 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.json:
         part = chosen.only or chosen.shard != "1/1"
         kept = json.loads(chosen.json.read_text("utf-8")) if part and chosen.json.exists() else {}
+        for name, one in found.items() if chosen.bars else ():
+            again = {attack["name"] for attack in one["attacks"]}
+            one["attacks"] += [a for a in kept.get(name, {}).get("attacks", []) if a["name"] not in again]
         chosen.json.write_text(json.dumps({**kept, **found}, indent=1) + "\n", "utf-8")
     print(f"{len(found)} audited, {bad} refuted")
     return int(bad > 0)

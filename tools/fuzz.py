@@ -1,9 +1,10 @@
 """Feed hostile bytes to every reader, public call and command; print what is no answer and no typed refusal.
 
-    python tools/fuzz.py [--cases 1000000] [--jobs 2] [--seed N] [--only NAME ...] [--keep FOLDER]
+    python tools/fuzz.py [--cases 1000000] [--seconds S] [--jobs 2] [--seed N] [--only NAME ...] [--keep DIR]
 
 Cases are shared out by weight: readers of bytes take a millisecond, fits and commands tens of them. The seed
-is the day's number unless one is given. ``--keep`` writes the bytes of each finding, ``--show FILE --only
+is the day's number unless one is given. ``--seconds`` shares out a time in the same way and ends what has not
+ended by then. ``--keep`` writes the bytes of each finding, ``--show FILE --only
 NAME`` runs them again.
 """
 
@@ -34,16 +35,17 @@ def shares(names: list[str], cases: int) -> list[tuple[str, int]]:
     return [(n, min(PIECE, c - s)) for n, c in counts.items() for s in range(0, c, PIECE)]
 
 
-def feed(name: str, cases: int, seed: int) -> tuple[str, Findings]:
+def feed(name: str, cases: int, seed: int, seconds: float) -> tuple[str, Findings]:
     """Run one piece in a process of its own."""
     warnings.simplefilter("ignore")
-    return name, run(next(t for t in TARGETS if t.name == name), cases, seed)
+    return name, run(next(t for t in TARGETS if t.name == name), cases, seed, seconds)
 
 
 def main() -> int:
     """Fuzz, print a line for each target and each finding; the status is 1 where something was found."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
     parser.add_argument("--only", nargs="*", default=[t.name for t in TARGETS])
@@ -54,8 +56,9 @@ def main() -> int:
         print(judge(next(t for t in TARGETS if t.name in options.only), options.show.read_bytes()))
         return 0
     pieces, done = shares(options.only, options.cases), {name: Findings() for name in options.only}
+    each = options.seconds * options.jobs / len(pieces)
     with ProcessPoolExecutor(options.jobs) as pool:
-        jobs = [pool.submit(feed, *piece, options.seed + i) for i, piece in enumerate(pieces)]
+        jobs = [pool.submit(feed, *piece, options.seed + i, each) for i, piece in enumerate(pieces)]
         for name, found in (job.result() for job in jobs):
             whole = done[name]
             whole.cases, whole.refused = whole.cases + found.cases, whole.refused + found.refused

@@ -1,4 +1,7 @@
-"""The certified minimiser: what it finds, how far neighbours are apart, and that it always certifies."""
+"""The certified minimiser: what it finds, how far neighbours are apart, and that it always certifies.
+
+The proof: docs/privacy-notes.md, "Certified minimisers"; docs/proofs.md says what rests on it.
+"""
 
 import math
 

@@ -36,8 +36,8 @@ MADE_UP = "Attacked on made-up records: nothing here depends on yours, so it may
 ALARM = 1e-5
 """The chance that one attack which draws calls a claim refuted that holds; lower bounds have their own."""
 
-LEARNED = 150
-"""Pairs of fits, at most, from which an attack on outputs learns what a canary moves."""
+CHOSEN, LEARNED = 50, 300
+"""Pairs of fits in each crowd that choose one, and those that teach an attack what a canary moves there."""
 
 _SLACK = 1 + 1e-6  # the rounding of a certificate that is computed a second time
 
@@ -527,7 +527,7 @@ class _Auditor:
             beliefs = [np.array([_belief(made, row[None], rest[0])[0] for made in s]) for s in (ours, theirs)]
             yield self._bounded("membership, LiRA", *attacks.likelihood_ratios(*beliefs))
             yield self._bounded("membership, quantile", *attacks.above_quantile(*beliefs))
-            yield self._attribute(min(fits // 2, 2 * LEARNED), row, rest[0])
+            yield self._attribute(min(fits // 2, LEARNED), row, rest[0])
 
     @property
     def _is_network(self) -> bool:
@@ -550,12 +550,12 @@ class _Auditor:
         def fitted(sides: Any, seeds: Any) -> list[list[Any]]:
             return [[play(run, None, absent, seed).made for seed in seeds] for run, absent in sides]
 
-        count = min(fits, max(LEARNED, fits // 8))
-        taught = [_numbers(fitted(sides, range(count))) for sides in crowds]
-        told = [-1.0 if numbers is None else attacks.separation(*numbers) for numbers in taught]
+        first = [_numbers(fitted(sides, range(min(fits, CHOSEN)))) for sides in crowds]
+        told = [-1.0 if numbers is None else attacks.separation(*numbers) for numbers in first]
         best = int(np.argmax(told))
+        learned = _numbers(fitted(crowds[best], range(min(fits, max(LEARNED, fits // 4)))))
         judged = fitted(crowds[best], [None] * fits)
-        learned, numbers = taught[best], _numbers(judged)
+        numbers = _numbers(judged)
         if learned is None or numbers is None or learned[0].shape[1:] != numbers[0].shape[1:]:
             attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
         else:

@@ -1,10 +1,7 @@
 """The minimiser of a strongly convex objective, with a certificate that makes its sensitivity true.
 
-Let ``L(t) = (1/n) sum_i l_i(t) + (lam/2) ||t||^2`` and let C bound every ``||grad l_i||``. Minimisers of
-neighbours are at most ``c C / (n lam)`` apart, c = 1 (add-remove) or 2 (replace-one): strong convexity gives
-``lam ||t - t'||^2 <= <grad L(t') - grad L'(t'), t' - t>``, and the two objectives differ by c terms over n.
-A point with ``||grad L|| <= g`` is within ``g / lam`` of the minimiser, so certified points of neighbours are
-at most ``c C / (n lam) + 2 g / lam`` apart. This needs a convex domain: a sparsity constraint is not allowed.
+Certified points of neighbours are at most ``c C / (n lam) + 2 g / lam`` apart, c = 1 (add-remove) or 2
+(replace-one); the proof is in ``docs/privacy-notes.md``, "Certified minimisers".
 """
 
 from __future__ import annotations
