@@ -274,7 +274,7 @@ def test_waves_alone_make_auto_ask_all_that_its_plan_pays_for():
 @pytest.mark.statistical
 @pytest.mark.parametrize("fit", [mean4, sordino.PCA(2, epsilon=4.0)], ids=["mean", "PCA"])
 def test_outputs_alone_demonstrate_half_of_a_claim_of_four(fit):
-    found = sordino.audit(fit, X if fit is mean4 else None, seconds=1, draws=100, fits=300)
+    found = sordino.audit(fit, X if fit is mean4 else None, seconds=1, draws=100, fits=800)
     outputs = next(attack for attack in found.attacks if attack.name == "black box")
     assert 2.0 <= outputs.epsilon <= 4.0
     assert not found.refuted

@@ -1,8 +1,10 @@
 """Run targets for a number of cases: findings are kept by kind, with the bytes that show them."""
 
+import contextlib
 import faulthandler
 import gc
 import hashlib
+import importlib
 import random
 import resource
 import signal
@@ -70,6 +72,9 @@ def run(target: Target, cases: int, seed: int, seconds: float = float("inf")) ->
     digest = hashlib.sha256(f"{target.name}{seed}".encode()).digest()
     rng, found, pool = random.Random(digest), Findings(), list(target.seeds())
     first = len(pool)
+    for name in ("skops.io", "torch"):  # loaded under the limit below, their libraries end the process
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     # memory that only a document claims: an allocation beyond the limit is a MemoryError, and a finding
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
