@@ -265,7 +265,8 @@ def main(arguments: list[str] | None = None) -> int:
         kept = json.loads(chosen.json.read_text("utf-8")) if part and chosen.json.exists() else {}
         for name, one in found.items() if chosen.bars else ():
             again = {attack["name"] for attack in one["attacks"]}
-            one["attacks"] += [a for a in kept.get(name, {}).get("attacks", []) if a["name"] not in again]
+            before = kept.get(name, {}).get("attacks", [])
+            one["attacks"] = [*one["attacks"], *(a for a in before if a["name"] not in again)]
         chosen.json.write_text(json.dumps({**kept, **found}, indent=1) + "\n", "utf-8")
     print(f"{len(found)} audited, {bad} refuted")
     return int(bad > 0)

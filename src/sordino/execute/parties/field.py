@@ -19,6 +19,7 @@ from sordino.kernel.noise import NoiseSource
 
 Residues = NDArray[Any]
 _U = np.uint64
+BLOCK = 1 << 13  # numbers that are worked on at once: their steps stay in a processor's own memory
 _P, _30, _31, _61 = _U(2**61 - 1), _U(30), _U(31), _U(61)
 _LOW30, _LOW31, _LOW32 = _U(2**30 - 1), _U(2**31 - 1), _U(2**32 - 1)
 
@@ -53,6 +54,10 @@ class Field:
 
     def multiply(self, left: Any, right: Any) -> Residues:
         return np.asarray(left * right % self.modulus, dtype=object)
+
+    def blend(self, values: Any, factor: Any, rest: Any) -> Residues:
+        """Return ``values * factor + rest``."""
+        return np.asarray((values * factor + rest) % self.modulus, dtype=object)
 
     def apply(self, linear: Any, values: Residues) -> Residues:
         """Return ``linear(values)`` for a map that only adds entries up, such as a running sum."""
@@ -92,26 +97,39 @@ class Field:
         self, secrets: Residues, threshold: int, points: Iterable[int], noise: NoiseSource
     ) -> list[Residues]:
         """Return everybody's shares: values at points of random polynomials that are the secrets at 0."""
-        above = [self.draw(secrets.size, noise) for _ in range(threshold)]
-        shares = []
-        for point in points:
-            value, x = np.zeros_like(secrets), self.array(point)
-            for coefficient in reversed(above):  # Horner's rule
-                value = self.multiply(self.add(value, coefficient), x)
-            shares.append(self.add(value, secrets))
-        return shares
+        *above, highest = [self.draw(secrets.size, noise) for _ in range(threshold)]
+        places = [self._row(point, secrets.size) for point in points]
+        shares = np.empty((len(places), secrets.size), self.dtype)
+        for start in range(0, secrets.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            for share, x in zip(shares, places):
+                value = highest[part]
+                for coefficient in (*reversed(above), secrets):  # Horner's rule
+                    value = self.blend(value, x[: value.size], coefficient[part])
+                share[part] = value
+        return list(shares)
 
     def combine(self, points: dict[int, Residues], at: int = 0) -> Residues:
         """Return the value at ``at`` of the polynomials of least degree through these points."""
-        found: Any = None
-        for point, values in points.items():
+        rows = [np.reshape(values, -1) for values in points.values()]
+        found, weights = np.empty(rows[0].size, self.dtype), []
+        for point in points:
             weight = 1
             for other in points:
                 if other != point:
                     weight = weight * (at - other) * pow(point - other, -1, self.modulus) % self.modulus
-            term = self.multiply(values, self.array(weight))
-            found = term if found is None else self.add(found, term)
-        return np.asarray(found)
+            weights.append(self._row(weight, found.size))
+        for start in range(0, found.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            total = np.zeros_like(found[part])
+            for values, factors in zip(rows, weights):
+                total = self.blend(values[part], factors[: total.size], total)
+            found[part] = total
+        return found.reshape(np.shape(next(iter(points.values()))))
+
+    def _row(self, value: int, most: int) -> Residues:
+        """Return one number as often as a block takes it: processors multiply words that lie side by side."""
+        return np.full(min(BLOCK, most), self.array(value), self.dtype)
 
 
 class _Words(Field):
@@ -121,7 +139,7 @@ class _Words(Field):
 
     def __init__(self) -> None:
         super().__init__(61)
-        self._sum, self._product = _passes()
+        self._sum, self._product, self._blend = _passes()
 
     def array(self, values: Any) -> Residues:
         return np.asarray(np.asarray(values) % self.modulus).astype(_U)
@@ -136,7 +154,11 @@ class _Words(Field):
         return np.asarray(self._sum(left, _P - right))
 
     def multiply(self, left: Any, right: Any) -> Residues:
+        right = np.full_like(left, right) if np.ndim(right) == 0 else right  # several at once, as in a row
         return np.asarray(self._product(left, right))
+
+    def blend(self, values: Any, factor: Any, rest: Any) -> Residues:
+        return np.asarray(self._blend(values, factor, rest))
 
     def apply(self, linear: Any, values: Residues) -> Residues:
         # Halves of words: up to 2^31 of them add up without overflow.
@@ -144,7 +166,7 @@ class _Words(Field):
         return self.add(low, self.multiply(self.add(high, _U(0)), _U(2**32)))
 
     def draw(self, count: int, noise: NoiseSource) -> Residues:
-        return noise.integers(self.modulus, count).astype(_U)
+        return noise.integers(self.modulus, count).view(_U)
 
     def dumps(self, values: Residues) -> bytes:
         return values.astype("<u8", copy=False).tobytes()
@@ -154,10 +176,14 @@ class _Words(Field):
 
 
 @cache
-def _passes() -> tuple[Any, Any]:
-    """Return sum and product of words in one compiled pass each, the sum of any words below 2^63."""
-    function = compile_with_cache(numba.vectorize, ftylist_or_function=["uint64(uint64, uint64)"])
-    return function(_sum), function(_product)
+def _passes() -> tuple[Any, Any, Any]:
+    """Return sum, product and their blend in one compiled pass each, the sum of any words below 2^63."""
+
+    def compiled(function: Any, words: int) -> Any:
+        kinds = f"uint64({', '.join(['uint64'] * words)})"
+        return compile_with_cache(numba.vectorize, ftylist_or_function=[kinds])(function)
+
+    return compiled(_sum, 2), compiled(_product, 2), compiled(_blend, 3)
 
 
 def _sum(left: Any, right: Any) -> Any:
@@ -174,3 +200,13 @@ def _product(left: Any, right: Any) -> Any:
     words = left1 * right1 * _U(2) + left0 * right0 + (middle >> _30) + ((middle & _LOW30) << _31)
     once = (words & _P) + (words >> _61)
     return once - _P if once >= _P else once
+
+
+def _blend(left: Any, right: Any, rest: Any) -> Any:
+    # As above; what is added is below 2^61, and so is the folded product.
+    left1, left0, right1, right0 = left >> _31, left & _LOW31, right >> _31, right & _LOW31
+    middle = left1 * right0 + left0 * right1
+    words = left1 * right1 * _U(2) + left0 * right0 + (middle >> _30) + ((middle & _LOW30) << _31)
+    once = (words & _P) + (words >> _61) + rest
+    twice = (once & _P) + (once >> _61)
+    return twice - _P if twice >= _P else twice
