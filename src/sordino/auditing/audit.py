@@ -532,13 +532,9 @@ class _Auditor:
     @property
     def _is_network(self) -> bool:
         """Whether a fit asks for tensors only, with Gaussian noise that is not on a lattice."""
-        asked = self.worst[0].questions if self.worst else []
-        return all(
-            hasattr(heard.value, "detach")
-            and type(heard.asked.release.mechanism) is Gaussian
-            and heard.asked.spacing is None
-            for heard in asked
-        )
+        asked = [(h.value, h.asked) for h in (self.worst[0].questions if self.worst else ())]
+        kinds = {(hasattr(value, "detach"), type(one.release.mechanism), one.spacing) for value, one in asked}
+        return kinds == {(True, Gaussian, None)}
 
     def _outputs(self, name: str, crowds: list[Any], fits: int) -> tuple[list[Any], list[Any], Attack]:
         """Fit on both sides, each a run and who is absent, and guess by what a canary moves.

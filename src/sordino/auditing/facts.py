@@ -26,10 +26,9 @@ def facts_of(value: Any) -> Facts:
 
 def first_difference(one: Facts, other: Facts) -> str | None:
     """Return where two lists of facts differ first; None where they do not."""
-    ours, theirs = dict(one), dict(other)
-    return next(
-        (path or "value" for path in {**ours, **theirs} if _of(ours, path) != _of(theirs, path)), None
-    )
+    ours, theirs, none = dict(one), dict(other), object()
+    apart = (path for path in {**ours, **theirs} if ours.get(path, none) != theirs.get(path, none))
+    return next((path or "value" for path in apart), None)
 
 
 def numbers_of(value: Any, above: tuple[int, ...] = ()) -> np.ndarray:
@@ -42,10 +41,6 @@ def numbers_of(value: Any, above: tuple[int, ...] = ()) -> np.ndarray:
         return np.zeros(0)
     found = [numbers_of(part, (*above, id(value))) for _, part in _parts(value)]
     return np.concatenate([np.zeros(0), *found])
-
-
-def _of(facts: dict[str, Any], path: str) -> Any:
-    return facts.get(path, ("no such fact",))
 
 
 def _facts(value: Any, path: str, above: list[int]) -> Iterator[tuple[str, Any]]:

@@ -37,7 +37,8 @@ class Records:
         if most is None or n <= most or not all(map(_is_known, parts)) or groups is not None:
             return made
         rows = np.linspace(0, n - 1, most).astype(int)
-        return replace(made, parts=tuple(None if p is None else _pick(p, rows) for p in parts))
+        some = (part.iloc if hasattr(part, "iloc") else part for part in parts)
+        return replace(made, parts=tuple(None if part is None else part[rows] for part in some))
 
     @property
     def units(self) -> int:
@@ -136,10 +137,6 @@ def _count(part: Any) -> int:
 
 def _is_known(part: Any) -> bool:
     return part is None or isinstance(part, np.ndarray) or sparse.issparse(part) or hasattr(part, "iloc")
-
-
-def _pick(part: Any, rows: Any) -> Any:
-    return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
 
 
 def _put(part: Any, mine: Any, entry: Any) -> Any:

@@ -16,22 +16,16 @@ from sordino.errors import require_extra
 if find_spec("flwr") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("flwr", "flower")
 
-# name -> module; loaded when first used. The model of a network is sordino.nn.TorchModel.
-_EXPORTS = {
-    "ClientLevelHardThresholding": "sordino.parties.flower.server",
-    "FederatedClient": "sordino.parties.flower.client",
-    "FederatedPrivacy": "sordino.parties.flower.server",
-    "FederatedRecipe": "sordino.parties.flower.models",
-    "FederatedResult": "sordino.parties.flower.server",
-    "HardThresholdAveraging": "sordino.parties.flower.server",
-    "InProcessGrid": "sordino.parties.flower.simulation",
-    "LinearModel": "sordino.parties.flower.models",
-    "client_app": "sordino.parties.flower.client",
-    "secure_client_app": "sordino.parties.flower.secure",
-    "secure_server_app": "sordino.parties.flower.secure",
-    "server_app": "sordino.parties.flower.server",
-    "simulate": "sordino.parties.flower.simulation",
-}
+# Loaded when first used. The model of a network is sordino.nn.TorchModel.
+_MODULES = {
+    "client": ("FederatedClient", "client_app"),
+    "models": ("FederatedRecipe", "LinearModel"),
+    "secure": ("secure_client_app", "secure_server_app"),
+    "server": ("ClientLevelHardThresholding", "FederatedPrivacy", "FederatedResult", "HardThresholdAveraging",
+               "server_app"),
+    "simulation": ("InProcessGrid", "simulate"),
+}  # fmt: skip
+_EXPORTS = {name: f"sordino.parties.flower.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = list(_EXPORTS)
 

@@ -14,24 +14,14 @@ from sordino.errors import BudgetExceededError, CalibrationError, InvalidInputEr
 from sordino.execute.parties import Mode
 from sordino.ledger import Ledger
 from sordino.ledger.account import charge_of
+from sordino.parties import words
 from sordino.parties.mpc.charter import APPROVAL, Approvals, Charter, Rules
 from sordino.parties.mpc.keys import fingerprint_of
 from sordino.parties.mpc.links import Credentials, Limits
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import check_threshold
 from sordino.parties.mpc.transcript import read_transcript
-from sordino.parties.words import (
-    DIGEST,
-    Check,
-    Code,
-    PlanRefusedError,
-    number,
-    one_of,
-    read_toml,
-    read_words,
-    several,
-    whole,
-)
+from sordino.parties.words import Check, Code, PlanRefusedError, number, one_of, several, whole
 from sordino.runs import Promise
 
 # Whom a member runs with, from its own settings: a coordinator cannot add anybody.
@@ -127,7 +117,7 @@ def pins_in(given: object) -> tuple[str, ...]:
     """Read one or two SHA-256 fingerprints, with or without the colons of openssl."""
     texts = given if isinstance(given, (list, tuple)) else [given]
     found = tuple(str(text).replace(":", "").lower() for text in texts)
-    if not 1 <= len(found) <= 2 or not all(re.fullmatch(DIGEST, pin) for pin in found):
+    if not 1 <= len(found) <= 2 or not all(re.fullmatch(words.DIGEST, pin) for pin in found):
         raise InvalidInputError(
             "Expected a name of [members], or the SHA-256 fingerprint of a certificate (64 hexadecimal "
             f"digits; a list of two while it is exchanged), got {str(given)[:80]!r}."
@@ -311,9 +301,9 @@ class PartyConfig:
     @classmethod
     def load(cls, path: Path) -> PartyConfig:
         optional = {"members", "limits", "approval"}
-        text = read_toml("a party's settings", path, set(SECTIONS) - optional, optional)
+        text = words.read_toml("a party's settings", path, set(SECTIONS) - optional, optional)
         for section, (required, more) in SECTIONS.items():
-            read_words(f"[{section}] of {path}", text.get(section, {}), required, more)
+            words.read_words(f"[{section}] of {path}", text.get(section, {}), required, more)
         base, party, tls, policy = path.parent, text["party"], text["tls"], dict(text["policy"])
         charter = Charter.load(base / party["charter"]).require_in_force() if "charter" in party else None
         missing = "members" not in text or "authorities" not in tls
