@@ -32,6 +32,7 @@ from tests.replay import networks, subjects
 from tests.replay.neighbours import Data, hostile_data
 
 import sordino
+from sordino.auditing.attacks import least
 from sordino.errors import SordinoError
 
 HEAD = f"{'subject':58} {'claimed':>8} {'shown':>6} {'power':>5} {'nearest':>8} {'seconds':>7}  verdict"
@@ -129,12 +130,12 @@ def caught(twin: Any) -> list[dict[str, Any]]:
     ]
 
 
-def twin_rows(repeats: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def twin_rows(repeats: int, only: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Break each fit; yield how often an audit refuted it, by what, and the power it stated.
 
     A replay is deterministic: what it finds needs no second round.
     """
-    for name, twin in twins().items():
+    for name, twin in ((name, twin) for name, twin in twins().items() if only in name):
         rounds = [caught(twin)]
         if not any(one["name"] == "replay" for one in rounds[0]):
             rounds += [caught(twin) for _ in range(repeats - 1)]
@@ -150,7 +151,9 @@ def twins_page(text: str) -> str:
     rows = ["| broken | caught | by, in so many rounds | power |", "|---|---|---|---|"]
     for name, one in json.loads(TWINS_KEPT.read_text("utf-8")).items():
         by = ", ".join(f"{key} {count}" for key, count in one["by"].items() if key != "replay")
-        power = "certain" if "replay" in one["by"] else "" if one["power"] is None else f"{one['power']:.2f}"
+        power = f">= {least(one['caught'], one['rounds'], 0.05):.2f}"  # by the rounds, at 95 % confidence
+        power = power if one["power"] is None else f"{one['power']:.2f}"
+        power = "certain" if "replay" in one["by"] else power
         words = name.removeprefix("test_").replace("_", " ")
         rows.append(f"| {words} | {one['caught']} of {one['rounds']} | {by} | {power} |")
     before, _, rest = text.partition(TWINS_START)
@@ -243,8 +246,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     warnings.simplefilter("ignore")
     if chosen.twins:
-        kept = {}
-        for name, row in twin_rows(chosen.twins):
+        kept = json.loads(chosen.json.read_text("utf-8")) if chosen.only and chosen.json else {}
+        for name, row in twin_rows(chosen.twins, chosen.only):
             kept[name] = row
             print(f"{name:58} {row['caught']} of {row['rounds']} {row['by']}", flush=True)
         if chosen.json:

@@ -349,8 +349,12 @@ def test_make_audit_prints_a_row_for_what_is_registered(capsys):
     assert "2 audited, 0 refuted" in printed
 
 
-def test_the_page_on_audits_has_the_bars_that_were_kept():
+def test_the_page_on_audits_has_the_bars_and_the_twins_that_were_kept():
     root = Path(__file__).resolve().parents[2]
-    made = runpy.run_path(str(root / "tools" / "audit.py"))["page"]
+    tool = runpy.run_path(str(root / "tools" / "audit.py"))
     text = (root / "docs" / "audit.md").read_text("utf-8")
-    assert made(text) == text
+    assert tool["page"](text) == text
+    assert tool["twins_page"](text) == text
+    kept = json.loads(tool["TWINS_KEPT"].read_text("utf-8"))
+    assert set(kept) == set(tool["twins"]())
+    assert all(row["caught"] == row["rounds"] for row in kept.values())

@@ -326,9 +326,8 @@ def discriminant(ours: Floats, theirs: Floats) -> Callable[[Floats], Floats]:
 
 
 def separation(ours: Floats, theirs: Floats) -> float:
-    """Return by how many deviations a discriminant that learns from half of the outputs parts the others."""
-    half = len(ours) // 2
-    scores = [discriminant(ours[:half], theirs[:half])(side[half:]) for side in (ours, theirs)]
+    """Return by how many deviations a discriminant parts what it learns from: crowds are compared by it."""
+    scores = [discriminant(ours, theirs)(side) for side in (ours, theirs)]
     return float((scores[0].mean() - scores[1].mean()) / (1e-300 + np.std(scores[0]) + np.std(scores[1])))
 
 

@@ -36,7 +36,7 @@ MADE_UP = "Attacked on made-up records: nothing here depends on yours, so it may
 ALARM = 1e-5
 """The chance that one attack which draws calls a claim refuted that holds; lower bounds have their own."""
 
-CHOSEN, LEARNED = 50, 300
+CHOSEN, LEARNED = 100, 300
 """Pairs of fits in each crowd that choose one, and those that teach an attack what a canary moves there."""
 
 _SLACK = 1 + 1e-6  # the rounding of a certificate that is computed a second time
