@@ -142,6 +142,7 @@ def wait(device: torch.device) -> None:
 
 def held(device: torch.device) -> float:
     """Return the memory that the process has from the device after what was before is given back."""
+    torch.compiler.reset()  # what was compiled for another row holds its models
     gc.collect()
     if device.type != "cuda":
         return float("nan")

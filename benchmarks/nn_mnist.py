@@ -8,7 +8,7 @@ The coefficients take about a minute of one core, once; a run one to three minut
 hour; seconds on a GPU. The ways:
 
 - logistic regression on scattering coefficients, everything by default;
-- a linear layer and `sordino.nn.ImageNetwork` on scattering coefficients with `recipe="image"`;
+- a linear layer on scattering coefficients with `recipe="image"`;
 - a network of 26,010 weights on pixels, four shifted views of each image in each step.
 
 Settings were chosen on 50,000 training images against the other 10,000; test images are read once a run.
@@ -33,7 +33,7 @@ from benchmarks.nn_cifar import kept, merged
 from benchmarks.nn_gpu import mnist_cnn
 from sordino import LogisticRegression, ScatteringTransformer
 from sordino.datasets import load
-from sordino.nn import ImageNetwork, Scattering, Shifts, Trainer
+from sordino.nn import Scattering, Shifts, Trainer
 
 DELTA, LOSS, DIGITS, SHAPE = 1e-5, nn.CrossEntropyLoss(), 10, (81, 7, 7)
 SIZE = math.sqrt(math.prod(SHAPE))  # of the coefficients of an image, whose rows have norm 1
@@ -43,7 +43,7 @@ PIXELS_ALL = {"batch_size": 4096, "epochs": 40.0, "clip_norm": 0.1, "augment": S
 
 
 class Linear(nn.Module):
-    """A linear layer on coefficients, halved as in :class:`ImageNetwork`; starts at zero."""
+    """A linear layer on coefficients, halved as when settings were chosen; starts at zero."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -112,11 +112,6 @@ def linear(epsilon: float, device: str, asked: dict[str, Any]) -> tuple[float, f
     return on_coefficients(Linear(math.prod(SHAPE)), epsilon, device, asked)
 
 
-def network(epsilon: float, device: str, asked: dict[str, Any]) -> tuple[float, float]:
-    """Return the same of the network for images."""
-    return on_coefficients(ImageNetwork(SHAPE, DIGITS), epsilon, device, asked)
-
-
 def pixels(epsilon: float, device: str, asked: dict[str, Any]) -> tuple[float, float]:
     """Return the same of a network on pixels."""
     x, y, test, test_y = (part.to(device) for part in digits())
@@ -128,7 +123,6 @@ def pixels(epsilon: float, device: str, asked: dict[str, Any]) -> tuple[float, f
 WAYS: dict[str, Callable[[float, str, dict[str, Any]], tuple[float, float]]] = {
     "logistic regression on scattering": logistic,
     "linear layer on scattering": linear,
-    "ImageNetwork on scattering": network,
     "CNN on pixels, 4 views": pixels,
 }
 

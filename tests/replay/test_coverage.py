@@ -27,7 +27,7 @@ SILENT = {
     "Adam Sgd HardThreshold Descent Srm Recipe warm_up": "parts of the trainer's rows",
     "Step Checkpoint Trained": "what the trainer's rows leave behind",
     "GhostEngine VmapEngine Network TorchGradient TorchDifference": "parts of the trainer's rows",
-    "Shifts ImageNetwork Scattering replace_batch_norm": "public functions of one record, or of a model",
+    "Shifts Scattering replace_batch_norm": "public functions of one record, or of a model",
     "PrivateTraining": "the base of PrivateTrainer, which has a row",
     "TorchModel": "a client of a federation, which runs the trainer",
 }

@@ -17,7 +17,13 @@ from sordino import (
     Schema,
     TableEncoder,
 )
-from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, SchemaError
+from sordino.errors import (
+    BudgetExceededError,
+    CalibrationError,
+    InvalidInputError,
+    PlanError,
+    SchemaError,
+)
 from sordino.report import report_html
 from sordino.runs import Ask
 from sordino.tables import Ignored, Person, Target, Text
@@ -185,10 +191,17 @@ def test_a_network_corrects_a_linear_model_within_one_budget():
     assert sum("linear model" in note or "network" in note for note in ask.privacy_.notes) == 2
 
 
-def test_two_runs_that_cost_more_than_was_asked_are_not_reported(monkeypatch):
+def test_two_runs_that_cost_more_than_was_asked_are_refused_before_the_first(monkeypatch, tmp_path):
     monkeypatch.setattr(Ask, "left_after", lambda self, spent, plan: self.epsilon)
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", BudgetPolicy(epsilon=9.0, delta=1e-4))
+    booked = {"ledger": ledger, "dataset_id": "ward", "schema": SCHEMA, "max_iter": 5}
+    with pytest.raises(CalibrationError, match=r"certify epsilon = 1\.\d+ together.*Nothing was booked"):
+        nn.NeuralClassifier(1.0, 1e-5, **booked).fit(TABLE)
+    assert not ledger.history("ward")
+    monkeypatch.setattr(Ask, "require_left", lambda self, *plans: None)  # the report looks at it again
     with pytest.raises(PlanError, match=r"epsilon <= 1 for all steps together, certified are 1\.\d+"):
-        nn.NeuralClassifier(1.0, 1e-5, schema=SCHEMA, max_iter=5, random_state=0).fit(TABLE)
+        nn.NeuralClassifier(1.0, 1e-5, schema=SCHEMA, max_iter=5).fit(TABLE)
 
 
 def test_a_network_books_both_runs_or_none(tmp_path):

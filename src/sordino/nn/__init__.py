@@ -9,32 +9,20 @@ from typing import TYPE_CHECKING, Any
 from sordino.errors import require_extra
 
 if TYPE_CHECKING:
-    from sordino.nn.augment import Shifts as Shifts
-    from sordino.nn.engine_choice import replace_batch_norm as replace_batch_norm
-    from sordino.nn.engines import GhostEngine as GhostEngine
-    from sordino.nn.engines import VmapEngine as VmapEngine
-    from sordino.nn.estimators import NeuralClassifier as NeuralClassifier
-    from sordino.nn.estimators import NeuralRegressor as NeuralRegressor
-    from sordino.nn.federated import TorchModel as TorchModel
-    from sordino.nn.hugging_face import PrivateTrainer as PrivateTrainer
-    from sordino.nn.hugging_face import PrivateTraining as PrivateTraining
-    from sordino.nn.images import ImageNetwork as ImageNetwork
-    from sordino.nn.images import Scattering as Scattering
-    from sordino.nn.loop import make_private as make_private
-    from sordino.nn.network import Network as Network
-    from sordino.nn.queries import TorchDifference as TorchDifference
-    from sordino.nn.queries import TorchGradient as TorchGradient
-    from sordino.nn.session import Checkpoint as Checkpoint
-    from sordino.nn.solvers import Descent as Descent
-    from sordino.nn.solvers import Recipe as Recipe
-    from sordino.nn.solvers import Srm as Srm
-    from sordino.nn.trainer import Step as Step
-    from sordino.nn.trainer import Trained as Trained
-    from sordino.nn.trainer import Trainer as Trainer
-    from sordino.solvers.updates import Adam as Adam
-    from sordino.solvers.updates import HardThreshold as HardThreshold
-    from sordino.solvers.updates import Sgd as Sgd
-    from sordino.solvers.updates import warm_up as warm_up
+    from sordino.nn.augment import Shifts
+    from sordino.nn.engine_choice import replace_batch_norm
+    from sordino.nn.engines import GhostEngine, VmapEngine
+    from sordino.nn.estimators import NeuralClassifier, NeuralRegressor
+    from sordino.nn.federated import TorchModel
+    from sordino.nn.hugging_face import PrivateTrainer, PrivateTraining
+    from sordino.nn.images import Scattering
+    from sordino.nn.loop import make_private
+    from sordino.nn.network import Network
+    from sordino.nn.queries import TorchDifference, TorchGradient
+    from sordino.nn.session import Checkpoint
+    from sordino.nn.solvers import Descent, Recipe, Srm
+    from sordino.nn.trainer import Step, Trained, Trainer
+    from sordino.solvers.updates import Adam, HardThreshold, Sgd, warm_up
 
 if find_spec("torch") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("torch", "torch")
@@ -47,7 +35,7 @@ _MODULES = {
     "estimators": "NeuralClassifier NeuralRegressor",
     "federated": "TorchModel",
     "hugging_face": "PrivateTrainer PrivateTraining",
-    "images": "ImageNetwork Scattering",
+    "images": "Scattering",
     "loop": "make_private",
     "network": "Network",
     "queries": "TorchDifference TorchGradient",
@@ -58,7 +46,12 @@ _MODULES = {
 _EXPORTS = {name: f"sordino.nn.{module}" for module, names in _MODULES.items() for name in names.split()}
 _EXPORTS |= dict.fromkeys(("Adam", "HardThreshold", "Sgd", "warm_up"), "sordino.solvers.updates")
 
-__all__ = list(_EXPORTS)
+__all__ = [
+    "Adam", "Checkpoint", "Descent", "GhostEngine", "HardThreshold", "Network", "NeuralClassifier",
+    "NeuralRegressor", "PrivateTrainer", "PrivateTraining", "Recipe", "Scattering", "Sgd", "Shifts", "Srm",
+    "Step", "TorchDifference", "TorchGradient", "TorchModel", "Trained", "Trainer", "VmapEngine",
+    "make_private", "replace_batch_norm", "warm_up",
+]  # fmt: skip
 
 
 if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for something

@@ -51,6 +51,9 @@ _BLOCK = 4096
 # Computers, SLID, OFP and made designs; docs/tables.md has all.
 _SHARE, _ENOUGH, _CORRECTION_CLIP, _QUIET = 0.4, 4e4, 0.1, 0.004
 _COLUMN_SCALE = 2.0  # encoded columns are shares of one
+_OF_TRAINERS = (
+    "epsilon", "delta", "optimizer", "smoothing", "relation", "ledger", "dataset_id", "device", "verbose",
+)  # fmt: skip
 _INTERCEPT = 0.25  # the intercept column of the linear model, in units of the row bound
 
 
@@ -138,8 +141,9 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         task, rows = self._linear(X, targets, outputs, first, groups)
         inputs = torch.cat([torch.zeros(X.shape[0], outputs), self._columns(X)], dim=1)
         made = trainer._prepare(source_of(inputs, torch.from_numpy(targets)).with_owners(groups))
-        second = ask.left_after(first.calibrated(task.plan()), made.solver.plan(made.task))
-        ask.require_left(first.epsilon + second)
+        spent, plan = first.calibrated(task.plan()), made.solver.plan(made.task)
+        second = ask.left_after(spent, plan)
+        ask.require_left(spent, replace(ask, epsilon=second).calibrated(plan), first.epsilon + second)
         problem: Problem = task.setting
         n_iter = self._run(task, rows, first)
         inputs[:, :outputs] = self._margins(X, problem.data_norm)
@@ -203,24 +207,15 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         batch = check_count("batch_size", self.batch_size, 1, None, "It is the expected number.")
         steps = check_count("max_iter", self.max_iter, 1, None, "Each iteration is a paid release.")
         kept = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, None, "None keeps all.")
-        settings: dict[str, Any] = {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "optimizer": self.optimizer,
+        settings: dict[str, Any] = {name: getattr(self, name) for name in _OF_TRAINERS} | {
             "learning_rate": self._rate(model, population),
             "batch_size": max(64, population // 16) if batch is None else batch,
             "steps": 200 if steps is None else steps,
             "clip_norm": self._clip(),
-            "smoothing": self.smoothing,
             "projection": None if kept is None else HardThreshold(kept, after=0.5),
             "average": 0.9,
-            "relation": self.relation,
-            "ledger": self.ledger,
-            "dataset_id": self.dataset_id,
-            "device": self.device,
             "public": (said, *self._schema_facts()),
             "learned": self._schema_prices(),
-            "verbose": self.verbose,
         }
         return Trainer(model, loss, **(settings | (self.trainer_options or {})))
 

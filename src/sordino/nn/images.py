@@ -1,4 +1,4 @@
-"""Parts of networks for images that learn well under noise."""
+"""A first layer for images that learns nothing, and so well under noise."""
 
 from __future__ import annotations
 
@@ -39,37 +39,3 @@ class Scattering(nn.Module):
         """Return the coefficients of a whole set, a block at a time: the layer has no weights to train."""
         with torch.no_grad():
             return torch.cat([self(part) for part in images.split(block)])
-
-
-class ImageNetwork(nn.Module):
-    """A network for :class:`Scattering` coefficients: a linear path and one of a convolution, added up.
-
-    The convolution has 1 x 1 kernels and tanh; averages of 2 x 2 places go into a second linear layer. Both
-    paths start at zero, so that all classes are alike before the first step.
-
-    Parameters
-    ----------
-    shape : (channels, height, width) of the coefficients of an image.
-    classes : how many there are.
-    width : channels of the convolution.
-    """
-
-    def __init__(self, shape: tuple[int, int, int], classes: int, width: int = 32) -> None:
-        super().__init__()
-        channels, height, rows = shape
-        edges = (height % 2, rows % 2)
-        places = ((height + 1) // 2) * ((rows + 1) // 2)
-        self.straight = nn.Linear(channels * height * rows, classes)
-        self.last = nn.Linear(width * places, classes)
-        self.path = nn.Sequential(
-            nn.Conv2d(channels, width, 1), nn.Tanh(), nn.AvgPool2d(2, 2, padding=edges), nn.Flatten()
-        )
-        for layer in (self.straight, self.last):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
-
-    def forward(self, coefficients: Tensor) -> Tensor:
-        """Return the scores of the classes."""
-        halved = coefficients / 2  # of the size at which settings were chosen
-        scores: Tensor = self.straight(halved.flatten(1)) + self.last(self.path(halved))
-        return scores

@@ -196,8 +196,8 @@ class _Recursion(torch.autograd.Function):
         if name == "lstm":
             kept = _lstm(parts[0].detach().unflatten(0, h.shape[:2]), parts[2].detach())
         elif name == "gru":
-            inner, outer = (part.unflatten(0, h.shape[:2]) for part in parts[:2])
-            kept = list(_gru(inner, outer, before))
+            inner, outer = (part.detach().unflatten(0, h.shape[:2]) for part in parts[:2])
+            kept = _gru(inner, outer, before)
         ctx.save_for_backward(back, *kept)
         if name != "lstm":
             return (h,)
@@ -237,20 +237,15 @@ def _lstm_slopes(
     """
     opened, cells, first = kept
     (i, f, g, o), slopes, size = opened.chunk(4, 2), torch.empty_like(opened), h.shape[2]
-    bent = cells.tanh()
-    to_cell = torch.addcmul(o, o * bent, bent, value=-1.0)
-    for at, (gate, other) in enumerate(((i, g), (f, None), (g, i), (o, bent))):
-        part = slopes[:, :, at * size : (at + 1) * size]
-        if at == 1:  # the cell before
-            torch.mul(f[:, 1:], cells[:, :-1], out=part[:, 1:])
-            torch.mul(f[:, 0], first, out=part[:, 0])
-        elif at == 2:
-            torch.addcmul(other, other * gate, gate, value=-1.0, out=part)
-            continue
-        else:
-            torch.mul(gate, other, out=part)
+    of_i, of_f, of_g, of_o = slopes.chunk(4, 2)
+    bent = torch.tanh(cells, out=of_o)
+    to_cell = (bent * bent).neg_().add_(1.0).mul_(o)
+    torch.mul(f[:, 1:], cells[:, :-1], out=of_f[:, 1:])  # the cell before
+    torch.mul(f[:, 0], first, out=of_f[:, 0])
+    torch.mul(i, g, out=of_i)
+    for part, gate in ((of_i, i), (of_f, f), (bent.mul_(o), o)):
         part.addcmul_(part, gate, value=-1.0)
-    del bent
+    torch.mul(g, g, out=of_g).neg_().add_(1.0).mul_(i)
     state, cell = torch.zeros_like(h[:, 0]), torch.zeros_like(h[:, 0])
     cell = cell if c is None or last is not None else c
     for t in reversed(range(h.shape[1])):
@@ -264,14 +259,23 @@ def _lstm_slopes(
     return slopes.flatten(0, 1), state, cell
 
 
-def _gru(a: Tensor, b: Tensor, before: Tensor) -> tuple[Tensor, ...]:
-    """Return the factors of the slopes of states: for the state before, and for the gates of both sides."""
-    (ar, az, an), (br, bz, bn) = a.chunk(3, 2), b.chunk(3, 2)
-    r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
-    n = (an + r * bn).tanh()
-    new = (1 - z) * (1 - n * n)
-    gates = [new * bn * r * (1 - r), (before - n) * z * (1 - z), new * r]
-    return z, torch.cat(gates, 2), new
+def _gru(a: Tensor, b: Tensor, before: Tensor) -> list[Tensor]:
+    """Return the factors of the slopes of states: for the state before, and for the gates of both sides.
+
+    Written over what goes into the gates, which nobody reads again.
+    """
+    (r, z, n), (of_r, of_z, of_n) = a.chunk(3, 2), b.chunk(3, 2)
+    for part, other in ((r, of_r), (z, of_z)):
+        part.add_(other).sigmoid_()
+    n.addcmul_(r, of_n).tanh_()
+    new = (n * n).neg_().add_(1.0)
+    new.addcmul_(new, z, value=-1.0)
+    torch.mul(new, of_n, out=of_r).mul_(r)
+    torch.sub(before, n, out=of_z).mul_(z)
+    for part, gate in ((of_r, r), (of_z, z)):
+        part.addcmul_(part, gate, value=-1.0)
+    torch.mul(new, r, out=of_n)
+    return [z.clone(), b, new]
 
 
 def _rnn(name: str, h: Tensor) -> list[Tensor]:
@@ -280,17 +284,18 @@ def _rnn(name: str, h: Tensor) -> list[Tensor]:
 
 def _gated_slopes(kept: list[Tensor], back: Tensor, h: Tensor) -> tuple[Tensor, ...]:
     keep, of_gates, *new = kept
-    shape = (-1, h.shape[2])
-    states, gates = torch.empty_like(h), torch.empty_like(of_gates)
-    state = torch.zeros_like(h[:, 0])
+    shape, last = (-1, h.shape[2]), slice(-h.shape[2], None)
+    gates, state = torch.empty_like(of_gates), torch.zeros_like(h[:, 0])
+    inner = torch.empty_like(gates) if new else gates
     for t in reversed(range(h.shape[1])):
-        states[:, t] = state = state + h[:, t]
+        state = state + h[:, t]
         torch.mul(of_gates[:, t].unflatten(1, shape), state[:, None], out=gates[:, t].unflatten(1, shape))
+        if new:  # what a GRU's new state sees of the input, without the gate of the state before
+            torch.mul(state, new[0][:, t], out=inner[:, t, last])
         state = torch.addmm(state * keep[:, t], gates[:, t], back)
     if not new:
         return gates.flatten(0, 1), state
-    # the new state of a GRU sees what comes in as it is, and the state before through a gate
-    inner = torch.cat([gates[:, :, : -h.shape[2]], states * new[0]], 2)
+    inner[:, :, : -h.shape[2]] = gates[:, :, : -h.shape[2]]
     return inner.flatten(0, 1), gates.flatten(0, 1), state
 
 

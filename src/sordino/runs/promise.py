@@ -127,11 +127,18 @@ class Ask:
         scale = solve_scale(event, self.epsilon, self.delta, plan.relation)
         return certify(plan.at(scale).event(), self.delta, plan.relation).epsilon
 
-    def require_left(self, added: float) -> None:
-        """Refuse two runs before the first is booked where the ledger could not take both.
+    def require_left(self, first: Plan, second: Plan, added: float) -> None:
+        """Refuse two calibrated plans that cost more together, or more than the ledger has, before a spend.
 
         ``added`` is the sum of their epsilons, which counts where a ledger adds them up plainly.
         """
+        events = [first.event(), second.event()]
+        both = certify(compose_events(events), self.delta, second.relation).epsilon
+        if both > self.epsilon:
+            raise CalibrationError(
+                f"The two runs of this fit certify epsilon = {both:.6g} together, more than the "
+                f"{self.epsilon:g} that was asked for. Nothing was booked. Please report this as a defect."
+            )
         book = self.open_ledger()
         if book is None or self.dataset_id is None:
             return
