@@ -353,3 +353,40 @@ def test_slopes_of_columns_too_many_for_second_moments_are_not_those_of_clipped_
         model = LinearRegression(8.0, 1e-6, **bounds).fit(X, y)
     assert "whole" not in {release.name for release in model.privacy_.releases}
     assert 0.8 < model.coef_ @ plain / (plain @ plain) < 1.1  # .47 and .6 with a clip of .4 of the unit
+
+
+def scores_beside_a_dose(n, longest, slope, share, seeds):
+    """Return R2 of fits beside a column that a share of the records has, up to so long."""
+    scores = []
+    for seed in seeds:
+        public = np.random.default_rng([seed, n])
+        X = np.clip(public.normal(size=(n + 4000, 3)), -3, 3)
+        X[:, 2] = longest * public.random(len(X)) * (public.random(len(X)) < share)
+        y = np.clip(X @ [1.0, 0.0, slope] + 0.5 * public.normal(size=len(X)), -60, 60)
+        model = LinearRegression(
+            1.0, 1e-6, data_norm=1.1 * longest, target_bound=max(12.0, 1.2 * longest * slope)
+        )
+        with seeded_noise_not_private(seed):
+            model.fit(X[:n], y[:n])
+        scores.append(explained(y[n:], model.predict(X[n:])))
+    return scores
+
+
+def test_a_dose_that_forty_records_have_does_not_make_a_model_worse_than_the_constant():
+    scores = scores_beside_a_dose(2000, 900.0, 0.005, 0.02, range(6))
+    assert np.mean(scores) > 0.5
+    assert min(scores) > 0.0
+
+
+def test_a_rare_dose_that_carries_the_targets_is_followed_as_far_as_hidden_targets_may_lie():
+    assert min(scores_beside_a_dose(10_000, 50.0, 1.0, 0.03, range(4))) > 0.97
+
+
+def test_an_unsure_gradient_does_not_throw_rows_that_noise_may_hide():
+    start, noise = np.zeros(2), np.full(2, 0.01)
+    plain = Bowl(np.diag([0.1, 0.1]), 0.001, 2).believe(start, np.array([0.03, -0.2]), noise)
+    bound = Bowl(np.diag([0.1, 0.1]), 0.001, 2, hidden=9.9, most=0.1).believe(
+        start, np.array([0.03, -0.2]), noise
+    )
+    assert np.sort(np.abs(bound.w))[0] == pytest.approx(0.1 / np.sqrt(10.0))
+    assert np.sort(np.abs(bound.w))[1] == pytest.approx(np.sort(np.abs(plain.w))[1])

@@ -115,11 +115,9 @@ class ColumnMoments(ClippedSum):
     square: bool = False
 
     def contribution(self, params: Any) -> float:
-        """Return sqrt 2."""
         return math.sqrt(2.0)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return sqrt 2 for a record left out, 2 for one replaced (2 sqrt 2 with squares)."""
         both = relation.contributions == 2 and not self.square
         return 2.0 if both else super().sensitivity(relation, params)
 
@@ -276,7 +274,6 @@ class AffineGradient(ClippedSum):
         return affine_reach(self.clip, params[1])
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
-        """Return the clipped sum, or its entries on the mask."""
         w, affine, mask, unit = params
         view = records.through(affine)
         value = self._in_one_pass(view, w, unit)
@@ -322,11 +319,9 @@ class MappedSum(ClippedSum):
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     def contribution(self, params: Any) -> float:
-        """Return 1."""
         return 1.0
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: rows and shift apart."""
         return affine_reach(1.0, params)
 
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
@@ -346,15 +341,12 @@ class MappedGram(ClippedSum):
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     def contribution(self, params: Any) -> float:
-        """Return 1."""
         return 1.0
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: squares of rows and shift apart."""
         return affine_reach(1.0, params) ** 2
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1, or sqrt 2 for a replaced record."""
         return math.sqrt(relation.contributions)
 
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
@@ -402,7 +394,6 @@ class GramShells(OneCount):
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: squares of rows and shift apart."""
         return affine_reach(1.0, params[0]) ** 2
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
@@ -440,11 +431,9 @@ class GradientShells(ClippedSum):
     loss: Loss
 
     def contribution(self, params: Any) -> float:
-        """Return 1."""
         return 1.0
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: rows and shift apart."""
         return (NEAR + FAR) * affine_reach(1.0, params[1])
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
@@ -479,7 +468,6 @@ class MappedCurvature(MappedGram):
     loss: Loss
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record."""
         return super().reach(params[1])
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:

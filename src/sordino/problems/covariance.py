@@ -122,11 +122,9 @@ class RowMoments(ClippedSum):
         return _ball(self.row_norm, params).radius * math.hypot(1.0, self.weight)
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: row and centre apart."""
         return _ball(self.row_norm, params).reach * math.hypot(1.0, self.weight)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return the contribution, or 2 r when a record is replaced."""
         if relation is Relation.REPLACE_ONE:
             return 2.0 * _ball(self.row_norm, params).radius
         return self.contribution(params)
@@ -167,17 +165,14 @@ class Quadratic(ClippedSum):
         return _ball(self.row_norm, params), 1.0
 
     def contribution(self, params: Any) -> float:
-        """Return the squared radius, times what a row of norm 1 adds."""
         ball, size = self._within(params)
         return ball.radius**2 * size
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: row and centre apart."""
         ball, size = self._within(params)
         return ball.reach**2 * size
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return one contribution, or sqrt 2 of them when a record is replaced."""
         factor = math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
         return factor * self.contribution(params)
 

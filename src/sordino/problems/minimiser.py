@@ -78,11 +78,9 @@ class CertifiedMinimiser:
         return self.clip * max(_RELATIVE / self.population, rounding)
 
     def contribution(self, params: Any = None) -> float:
-        """Return the bound when a record is added or removed."""
         return self.sensitivity(Relation.ADD_REMOVE, params)
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
-        """Return the largest distance of certified points of neighbours."""
         exact = relation.contributions * self.clip / (self.population * self.strength)
         return exact + 2 * self.tolerance / self.strength
 
@@ -178,11 +176,9 @@ class MinimiserResponses:
     adds_up: ClassVar[bool] = False  # a minimiser is no sum
 
     def contribution(self, params: Any = None) -> float:
-        """Return the bound when a record is added or removed."""
         return self.operator_bound * self.minimiser.contribution(params)
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
-        """Return the largest distance of the responses of neighbours."""
         return self.operator_bound * self.minimiser.sensitivity(relation, params)
 
     def error(self, params: Any, count: int) -> float:

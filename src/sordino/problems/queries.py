@@ -51,7 +51,6 @@ class GlmGradient(ClippedSum):
         return self.clip
 
     def evaluate(self, records: UnitSums, params: Point) -> Answer:
-        """Return the clipped sum at the point ``params``."""
         kind, one_pass = compiled_form(self.loss), getattr(records, "clipped_gradient", None)
         if kind is not None and one_pass is not None and getattr(params, "ndim", 1) == 1:
             return one_pass(params, Pull(kind[0], self.clip, threshold=kind[1]))
@@ -390,7 +389,6 @@ class ClassSums(ClippedSum):
         return math.sqrt(1.0 - 1.0 / self.classes)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return the norm of a centred indicator, or sqrt 2 for a replaced record."""
         return math.sqrt(2.0) if relation.contributions == 2 else self.contribution(params)
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:

@@ -128,7 +128,6 @@ class RobustSum(ClippedSum):
         return self.columns * (len(self.powers) + 2 * len(self.apart))
 
     def contribution(self, params: Any) -> float:
-        """Return the bound of a truncated record and its powers."""
         bound = self.truncation.bound(self.columns, 1.0)
         weight = math.fsum(weight**2 for _, weight in (*self.powers, *self.apart))
         return bound if weight == 1.0 else bound * math.sqrt(weight) * ABOVE
@@ -197,7 +196,6 @@ class RobustGradient(ClippedSum):
         return self.truncation.bound(params.size, params.threshold)
 
     def evaluate(self, records: PartedRows, params: GradientPoint) -> Floats:
-        """Return the robust sum of the gradients at the point."""
         if self.blocks > 1 and records.parts is not None:
             raise UnsupportedError("Rows of a person may lie in several blocks, and move several block sums.")
         residual = residuals(self.loss, records, params)
@@ -260,7 +258,6 @@ class PartSum(ClippedSum):
     squares: float = 0.0
 
     def contribution(self, params: Any) -> float:
-        """Return the bound of a part with its squares."""
         return math.sqrt(1.0 + self.squares**2) * (ABOVE if self.squares else 1.0)
 
     def evaluate(self, records: DenseRows, params: Part) -> Floats:

@@ -119,7 +119,6 @@ class ColumnUnits(ColumnScales):
     shortcuts: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
-        """Return the counts, shape (columns, BINS)."""
         if hasattr(records, "scaled_rows"):
             return super().evaluate(records, params)
         center = np.zeros(self.columns) if params is None else params
@@ -220,11 +219,9 @@ class TargetsBelow(ClippedSum):
         return 1.0
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return one: both records of a replacement may add the same one."""
         return 1.0
 
     def evaluate(self, records: PartedRows, params: Any) -> Floats:
-        """Return the count, shape (1,)."""
         return np.array([weigh(records.targets <= params, records.parts).sum()], dtype=float)
 
 
@@ -489,11 +486,9 @@ class ValueKinds(ClippedSum):
     columns: int
 
     def contribution(self, params: Any) -> float:
-        """Return sqrt(2 columns)."""
         return math.sqrt(2 * self.columns)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return sqrt(2 columns)."""
         return self.contribution(params)
 
     def evaluate(self, records: ValueColumns, params: Any) -> Floats:
@@ -513,7 +508,6 @@ class NumberTree(RankTree):
     needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
-        """Return the counts level by level from below the root."""
         edges, out = self.edges, np.zeros((self.columns, 2**self.depth))
         for column in range(self.columns):
             numbers = records.numbers(column)

@@ -33,6 +33,7 @@ from sordino.solvers.correction import (
     is_few,
     locate,
     skewed_unit,
+    weight_noise,
 )
 from sordino.solvers.descent import (
     ROOM,
@@ -42,7 +43,6 @@ from sordino.solvers.descent import (
     NoisyDescent,
     TargetUnit,
     class_rates,
-    coefficient_noise,
     column_means,
     grid_cells,
     has_metric,
@@ -543,9 +543,7 @@ class Auto:
         last = correct(curator, left, model, found, moments)
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
-        shape = *problem.shape[:-1], left.features
-        noise = coefficient_noise(model.legs, found.bend, shape, last.after)
-        noise = np.hypot(noise * found.slope, last.noise * affine.scale) * unit
+        noise = weight_noise(model, found, last) * affine.scale * unit
         longer = coefficients[..., : left.features] * last.slope
         noise = np.hypot(noise, longer)
         factor = noise_factor(model.legs, found.bend, last.after)

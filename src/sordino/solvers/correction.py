@@ -25,12 +25,14 @@ from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts
 from sordino.solvers.descent import (
     COLUMNS,
+    EMPTY,
     NOTHING,
     SLOPE,
     Moments,
     TargetUnit,
     believe,
     chosen_width,
+    coefficient_noise,
     noise_std,
     one_sided,
     penalty_bend,
@@ -74,6 +76,9 @@ _SOFTER = 3.0
 _FLAT = 2.0**-40
 # So many times the spread of the targets may be predicted along an axis before gradients say so.
 _MOST = 1.5
+# A weight of a rare column has so many deviations of its noise, or is left out where that may throw a row by
+# so many spreads of the targets. Long rows that noise hides may move by the last number of them on an axis.
+_STANDS, _THROWN, _UNSEEN = 3.0, 3.0, 0.3
 # How far the mean may be from the centre, in units of the spread of the targets.
 _SKEW = 0.4
 # The noise of a mean of counts is at least so much of their bound, and puts it below zero by at most
@@ -83,11 +88,6 @@ _LEAST, _FARTHEST = 1e-4, 5.0
 # itself, says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise.
 _BITTEN, _TOLD = 0.1, 1500.0
-
-
-def is_corrected(problem: Problem) -> bool:
-    """Return whether the last correction is asked: of numbers, and of counts their mean."""
-    return problem.loss.targets in ("numbers", "counts")
 
 
 def is_few(problem: Problem) -> bool:
@@ -116,7 +116,7 @@ def correction_queries(
 ) -> dict[str, tuple[Any, int, float]]:
     """Return the questions with how often they are asked and their shares."""
     asked: dict[str, tuple[Any, int, float]] = {}
-    if not is_corrected(problem):
+    if problem.loss.targets not in ("numbers", "counts"):
         return asked
     query = AffineGradient(problem.loss, 1.0)
     if is_few(problem):
@@ -198,6 +198,12 @@ class Whole:
         """The map in which the longest possible row has length 1."""
         return self.affine(1.0 / self.longest, CONSTANT / self.longest)
 
+    @property
+    def units(self) -> Floats:
+        """What weights of the map of the model are divided by: whole rows have another constant entry."""
+        last = [CONSTANT / self.own.intercept] if self.own.intercept else []
+        return np.append(np.ones(self.own.scale.size), last)
+
     def bowl(self, moments: Moments) -> Bowl:
         """Return the curvature of squared errors: that of clipped rows, and what long rows add to it.
 
@@ -205,17 +211,18 @@ class Whole:
         not bent together with others: noise would tilt a long axis into short ones.
         """
         d, noise = self.own.scale.size, noise_std(self.curator, "long")
-        matrix = moments.matrix[:d, :d].copy()
+        matrix = moments.matrix * np.outer(self.units, self.units)
         for shell, half in enumerate(self.curator.release("long", (self.map, self.longest))):
             found = SymmetricGaussian.whole(half)
             kept = np.diag(found) > _SEEN * noise
             sizes, axes = np.linalg.eigh(found[np.ix_(kept, kept)])
             sizes[sizes < noise * math.sqrt(2.0 * len(sizes))] = 0.0
             own = self.longest**2 / self.problem.population * 0.25**shell
-            matrix[np.ix_(kept, kept)] += own * (axes * sizes) @ axes.T
-        entries = d + bool(self.own.intercept)
-        bent = np.zeros((entries, entries)) + penalty_bend(self.problem, self.own)
-        return Bowl(matrix + bent[:d, :d], moments.unsure, d)
+            matrix[np.ix_(*2 * (np.flatnonzero(kept),))] += own * (axes * sizes) @ axes.T
+        hidden = _SEEN * noise * self.longest**2 / self.problem.population
+        most = _UNSEEN * self.targets.spread / self.targets.size
+        bent = penalty_bend(self.problem, self.own)
+        return Bowl(matrix + bent, moments.unsure, d, hidden=hidden, most=most)
 
     def possible(self, w: Floats, bowl: Bowl) -> Floats:
         """Return weights that predict no more along an axis than a few times what the targets spread.
@@ -223,9 +230,10 @@ class Whole:
         Least squares predict no more than the targets have. What goes beyond that along an axis is worse than
         nothing, as where the margins of few, long rows were shortened in the descent.
         """
-        sizes, axes = bowl.eigen(bowl.matrix)
+        sizes, axes = bowl.eigen(bowl.slopes)
         sure = np.maximum(sizes - bowl.unsure, NOTHING)  # an axis that noise may have bent limits nothing
-        most = _MOST * self.targets.spread / self.targets.size / np.sqrt(sure)
+        unseen = self.widest * math.sqrt(noise_std(self.curator, "targets") / self.problem.population)
+        most = _MOST * math.hypot(self.targets.spread, unseen) / (self.targets.size * np.sqrt(sure))
         out, along = w.copy(), axes.T @ w[: bowl.features]
         out[: bowl.features] -= axes @ (along - np.clip(along, -most, most))
         return out
@@ -334,32 +342,30 @@ class Slopes:
     whole: Whole
     bowl: Bowl
     cut: int
-    start: Floats
     points: list[Floats] = field(default_factory=list)
     answers: list[Floats] = field(default_factory=list)
 
     @classmethod
-    def of(cls, whole: Whole, bowl: Bowl, start: Floats, least: float) -> Slopes:
+    def of(cls, whole: Whole, bowl: Bowl, least: float) -> Slopes:
         """Return those of a model; ``least`` is the clip of its descent, of the largest possible gradient."""
         asks = whole.curator.plan.releases["whole"].times
         noise = whole.largest * noise_std(whole.curator, "whole") / (NEAR * math.sqrt(asks))
-        cost = bowl.height(np.zeros(bowl.features), noise)[1] * 0.25 ** np.arange(SHELLS)
+        cost = bowl.height(np.zeros(len(bowl.matrix)), noise)[1] * 0.25 ** np.arange(SHELLS)
         cheap = cost < _CHEAP * (whole.targets.spread / whole.targets.size) ** 2
         cut = min(int(np.argmax(np.append(cheap, True))), max(math.floor(-math.log2(least)), 0))
-        return cls(whole, bowl, cut, start)
+        return cls(whole, bowl, cut)
 
     def __call__(self, w: Floats) -> tuple[list[Floats], Floats]:
         """Ask at a point, and return the gradients at all points with the noise of each."""
-        whole, d = self.whole, self.bowl.features
-        unit = whole.widest * (1.0 + 2.0**-20)
-        point = whole.point(self.full(w), whole.map, 1.0 / whole.longest, unit)
+        whole, unit = self.whole, self.whole.widest * (1.0 + 2.0**-20)
+        point = whole.point(w * whole.units, whole.map, 1.0 / whole.longest, unit)
         answer = whole.curator.release("whole", (point, whole.map, unit, self.cut))
         self.points.append(w)
-        self.answers.append(np.asarray(answer)[:, :d])
+        self.answers.append(np.asarray(answer))
         units = whole.largest * np.append(0.5 ** np.arange(self.cut) / FAR, 0.5**self.cut / NEAR)
         kept = units[:, None] * self.kept
         found = [(kept * a).sum(axis=0) for a in self.answers]
-        steep = [whole.penalty(self.full(p))[:d] for p in self.points]
+        steep = [whole.penalty(p * whole.units) for p in self.points]
         noise = noise_std(whole.curator, "whole") * np.sqrt(np.square(kept).sum(axis=0))
         return [a + b for a, b in zip(found, steep, strict=True)], noise
 
@@ -373,10 +379,6 @@ class Slopes:
         kept[self.cut :] = 1.0
         return np.asarray(kept)
 
-    def full(self, w: Floats) -> Floats:
-        """Return the weights with the offset of the start."""
-        return np.append(w, self.start[self.bowl.features :])
-
     def bowl_at(self, w: Floats, last: Bowl | None) -> Bowl:
         """Return the bowl, bent by rows whose gradients are seen even if their squares drown in noise.
 
@@ -386,6 +388,7 @@ class Slopes:
         seen = np.abs(np.mean(self.answers, axis=0))
         least = _ALIKE * (rows[:, None] * self.kept * seen).sum(axis=0)
         more = np.maximum(least - np.diag(self.bowl.matrix), 0.0)
+        more[self.bowl.features :] = 0.0
         return replace(self.bowl, matrix=self.bowl.matrix + np.diag(more))
 
 
@@ -411,9 +414,11 @@ def correct(
         out = _noise_after(out, _step(whole, found.w, width, asks))
     elif asks and moments is not None:
         bowl = whole.bowl(moments)
-        slopes = Slopes.of(whole, bowl, whole.possible(found.w, bowl), least)
-        step = newton_steps(slopes, slopes.bowl_at, slopes.start[: bowl.features], asks, whole.longest)
-        out = _noise_after(out, replace(step, w=slopes.full(step.w)))
+        slopes, start = Slopes.of(whole, bowl, least), whole.possible(found.w, bowl) / whole.units
+        step = newton_steps(slopes, slopes.bowl_at, start, asks, whole.longest)
+        out = _noise_after(out, replace(step, w=step.w * whole.units))
+    if problem.loss.targets == "numbers" and moments is not None:
+        out = replace(out, w=_supported(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
         w, shifted = moved(whole, out.w)
@@ -423,6 +428,25 @@ def correct(
         told = "whole" not in curator.plan.releases and problem.population * problem.epsilon >= _TOLD
         out = replace(out, w=w, bitten=told and shifted > _BITTEN)
     return out
+
+
+def weight_noise(model: Descended, found: Lengthened, last: Corrected) -> Floats:
+    """Return the deviation of the noise of each mapped weight but the constant one; the slope has its own."""
+    shape = *model.w.shape[:-1], model.affine.scale.size
+    own = coefficient_noise(model.legs, found.bend, shape, last.after) * found.slope
+    return np.hypot(own, last.noise)
+
+
+def _supported(whole: Whole, w: Floats, noise: Floats, moments: Moments) -> Floats:
+    """Return the weights without those of rare columns that noise alone may have made.
+
+    Clipped second moments say how many records have a column, not how long it is: noise in the weight of a
+    dose that few have may throw predictions farther than all targets spread. The constant is better there.
+    """
+    own, usual = w[: noise.size], np.diag(moments.matrix)[: noise.size]
+    thrown = noise * whole.own.scale * whole.problem.data_norm * whole.targets.size
+    drowned = (np.abs(own) < _STANDS * noise) & (usual < EMPTY[1] * np.median(usual))
+    return np.append(np.where(drowned & (thrown > _THROWN * whole.targets.spread), 0.0, own), w[noise.size :])
 
 
 def skewed_unit(
@@ -550,9 +574,7 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float]:
 
 def _step(whole: Whole, start: Floats, width: float, asks: int) -> Believed:
     """Return the weights of a model of counts after Newton steps on the whole gradient, offset and all."""
-    units, seen = np.ones(whole.own.scale.size), list[Floats]()
-    if whole.own.intercept:
-        units = np.append(units, whole.own.intercept / CONSTANT)  # whole rows have another constant entry
+    units, seen = 1.0 / whole.units, list[Floats]()
 
     def score(w: Floats) -> tuple[list[Floats], float]:
         answer, noise = whole.score(w / units, width)

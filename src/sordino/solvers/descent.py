@@ -669,7 +669,7 @@ def travel_length(legs: Sequence[Leg]) -> float:
 def coefficient_noise(
     legs: Sequence[Leg], bend: float, shape: tuple[int, ...], after: Floats | None
 ) -> Floats:
-    """Return the standard deviation of the noise in each coefficient, on the original columns.
+    """Return the standard deviation of the noise in each mapped weight of the last leg.
 
     ``bend`` is the mean second derivative of the loss. Columns share the curvature by the size that their
     scales give away: divided by a power of their mean absolute value, they keep the rest of it. In a metric
@@ -680,7 +680,7 @@ def coefficient_noise(
         before = noise * legs[i - 1].resize(leg) if i else noise
         noise = np.where(leg.open(shape), _spread(leg, bend, before, after), 0.0)
     metric = legs[-1].descent.metric
-    return noise * legs[-1].scale * (1.0 if metric is None else metric.rates)
+    return noise * (1.0 if metric is None else metric.rates)
 
 
 def noise_factor(legs: Sequence[Leg], bend: float, after: Floats | None) -> Floats | None:

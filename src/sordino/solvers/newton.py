@@ -18,6 +18,8 @@ CONSTANT = 0.5
 _FARTHEST = 2.0
 # A point is worse than another if it is higher by so many times what noise adds.
 _SURE = 3.0
+# A gradient of so many deviations of noise is followed as far as the curvature says.
+_SURELY = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,9 @@ class Bowl:
     """The curvature of a loss at a point, that of its constant entry last, and how much of it may be noise.
 
     ``far`` is the part of it that only whole rows show. ``grows`` says that it grows with what is predicted,
-    by e for each unit of a margin, as that of counts. Without a constant entry the offset stays.
+    by e for each unit of a margin, as that of counts. Without a constant entry the offset stays. Few, long
+    rows that noise hides may bend axes by ``hidden``; they may not move predictions by more than ``most``
+    unless a gradient surely says so.
     """
 
     matrix: Floats
@@ -47,6 +51,8 @@ class Bowl:
     features: int
     far: Floats | float = 0.0
     grows: bool = False
+    hidden: float = 0.0
+    most: float = math.inf
 
     @property
     def last(self) -> float:
@@ -60,6 +66,12 @@ class Bowl:
         found = self.matrix[: self.features, self.features :].sum(axis=1)
         sure = max(0.0, 1.0 - 0.5 * self.unsure**2 / max(float(found @ found), NOTHING))
         return np.asarray(sure * found / self.last)
+
+    @property
+    def slopes(self) -> Floats:
+        """The curvature in the slopes alone, with the offset that is best for each."""
+        cross, d = self.cross, self.features
+        return self.matrix[:d, :d] - (np.outer(cross, cross) * self.last if cross.any() else 0.0)
 
     def eigen(self, matrix: Floats) -> tuple[Floats, Floats]:
         """Return eigenvalues and eigenvectors; those of the last matrix stay known."""
@@ -77,12 +89,12 @@ class Bowl:
     def believe(self, start: Floats, gradient: Floats, noise: Floats) -> Believed:
         """Return the minimum by a gradient at the start, as far as it is no noise; the offset stays."""
         d, cross = self.features, self.cross
-        bends, axes = self._axes(
-            self.matrix[:d, :d] - (np.outer(cross, cross) * self.last if cross.any() else 0.0)
-        )
+        bends, axes = self._axes(self.slopes)
         seen = axes.T @ (gradient[:d] - cross * gradient[d:].sum())
         louder = noise_along(axes, noise[:d]) * math.sqrt(1.0 + float(cross @ cross))
         step, kept, added, slope = along_axes(seen, axes.T @ start[:d], bends, louder)
+        far = np.where(np.abs(seen) > _SURELY * louder, math.inf, self.most / np.sqrt(bends + self.hidden))
+        step = np.clip(step, -far, far)
         w = start.copy()
         w[:d] -= axes @ step
         return Believed(w, axes, kept, added, slope)
