@@ -58,7 +58,7 @@ class Layout:
             raise DataNotFoundError(
                 f"{folder} holds no {PAGE}. Make it with sordino.to_disk(path, source)."
             ) from None
-        except (TypeError, ValueError, OSError, RecursionError):
+        except (TypeError, ValueError, OSError, RecursionError, SyntaxError):  # the last by NumPy, of types
             raise InvalidInputError(
                 f"Expected the {PAGE} of sordino.to_disk in {folder}, got another."
             ) from None
