@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sordino import PCA
+from sordino.solvers.pca.spectrum import Principal, combine
 from sordino.testing import seeded_noise_not_private
 
 
@@ -82,6 +83,14 @@ def test_stated_deviations_hold_on_axes_that_few_rows_carry_and_far_from_zero(dr
         np.abs(misses).max() < 3.0
     )  # 29 where an axis that few rows carry counted as one that clipping spares
     assert np.sqrt(np.mean(np.square(misses))) < 1.5
+
+
+def test_an_axis_without_variance_that_noise_puts_below_zero_leaves_the_others_finite():
+    two, none = np.array([3.0, 0.0]), np.zeros(2)
+    found = Principal(np.eye(2), two, two, 0.001, np.full(2, 0.001), 0.003, 3.0, none, stated=none)
+    both = combine(found, np.array([3.0, -0.1]), np.full(2, 0.01), 2)
+    np.testing.assert_allclose(both.variances, two, atol=0.02)  # nan before
+    assert np.isfinite([both.doubt, both.stated]).all()
 
 
 @pytest.mark.statistical

@@ -301,8 +301,8 @@ class LinearModel(LinearParameters, Coefficients):
         """Fit rows that were checked; ``public`` are the facts about targets and weights."""
         rows = self._records(X, targets, weights)
         if groups is not None:
-            executor = SharedExecutor if self._solver_name(True) == "auto" else GroupedExecutor
-            rows = executor(rows, groups)
+            parts = capabilities_of(self._solver_name(True)).parts
+            rows = (SharedExecutor if parts else GroupedExecutor)(rows, groups)
         ask = self._ask(rows.population // self._questions)
         self._check_weighting(weights is not None, groups is not None)
         task = self._task((rows.population, X.shape[1]), ask, public, groups is not None)

@@ -30,9 +30,10 @@ from sordino.literature import formulas
 from sordino.literature.formulas import Claimed, Published, Uncertified
 from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProblem, Quadratic, operator_norm
 from sordino.solvers import Options, make_solver
+from sordino.solvers.base import noise_std
 from sordino.solvers.pca.direct import Gauss, principal_of
 from sordino.solvers.pca.iterative import Power, Products, Spca, Vrpca
-from sordino.solvers.pca.spectrum import Principal, by_strength, locate, noise_std, polar
+from sordino.solvers.pca.spectrum import Principal, by_strength, locate, polar
 
 # ----------------------- Private power iteration as printed: noise that protects a single entry of a record
 

@@ -18,6 +18,17 @@ from sordino.values import among, check_count, check_positive, check_range, chec
 PEAK = 0.25  # the largest entry of a gradient, in units of the bound on its norm
 
 
+def noise_std(curator: Curator, name: str, params: Any = None) -> float:
+    """Return the standard deviation of the noise on a planned sum: public, it is in the plan."""
+    return noise_in(curator.plan, name, params)
+
+
+def noise_in(plan: Plan, name: str, params: Any = None) -> float:
+    """Return the standard deviation of the noise of a release of a calibrated plan."""
+    release = plan.releases[name]
+    return float(release.mechanism.multiplier or 0.0) * release.sensitivity(plan.relation, params)
+
+
 class Solver(Protocol):
     """An algorithm: it says what it will ask in a setting, and what it does with the answers."""
 
@@ -231,7 +242,8 @@ class Capabilities:
     reads : the options of all solvers that it reads; another one that is set is an error.
     options : its own options by name, for ``solver_options``.
     sparse, dense : whether it keeps ``n_nonzero_coefs`` coefficients, and whether it can keep all.
-    persons : its sums can be clipped per person.
+    persons : it can protect persons, by sums that are clipped per person,
+    parts : or by questions in which each row is a part of its person.
     weights : it knows declared class and sample weights.
     losses : the names of the losses it knows; none named means all of them.
     lazy : its steps cost what a batch touches, on sparse data with one output.
@@ -245,6 +257,7 @@ class Capabilities:
     sparse: bool = False
     dense: bool = False
     persons: bool = False
+    parts: bool = False
     weights: bool = True
     losses: tuple[str, ...] = ()
     lazy: bool = False

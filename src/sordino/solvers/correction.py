@@ -23,6 +23,7 @@ from sordino.problems.affine import (
 )
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts
+from sordino.solvers.base import noise_std
 from sordino.solvers.descent import (
     COLUMNS,
     EMPTY,
@@ -33,7 +34,6 @@ from sordino.solvers.descent import (
     believe,
     chosen_width,
     coefficient_noise,
-    noise_std,
     one_sided,
     penalty_bend,
     target_center,

@@ -24,8 +24,17 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient, RecursiveGradient, StepSizeScores
 from sordino.solvers import updates
-from sordino.solvers.base import BATCHES, CURVED, FLAGS, SMOOTHING, STEPS, Capabilities, Option, Options
-from sordino.solvers.descent import noise_std
+from sordino.solvers.base import (
+    BATCHES,
+    CURVED,
+    FLAGS,
+    SMOOTHING,
+    STEPS,
+    Capabilities,
+    Option,
+    Options,
+    noise_std,
+)
 from sordino.solvers.steps import (
     DENSE,
     MOMENTUM_OPTIONS,

@@ -16,6 +16,7 @@ from sordino.problems.affine import Affine
 from sordino.problems.losses import has_length
 from sordino.problems.problem import Problem
 from sordino.problems.queries import CELLS, narrow
+from sordino.solvers.base import noise_std
 
 # ----------------------------------------------------------------------------------------------------------
 # What released numbers are evidence of: widths of clips, numbers seen with noise, curvature along a step.
@@ -202,12 +203,6 @@ def grid_cells(problem: Problem) -> int:
     """Return how finely sizes are counted: as finely as the noise of the counts allows."""
     signal = problem.population * min(problem.epsilon, 4.0)
     return 4 if signal > 4000 else 2 if signal > 1000 else 1
-
-
-def noise_std(curator: Curator, name: str) -> float:
-    """Return the standard deviation of a planned Gaussian sum: public, it is in the plan."""
-    release = curator.plan.releases[name]
-    return float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
 
 
 def shrunk(values: Floats, noise: float, count: int) -> Floats:

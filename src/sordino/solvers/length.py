@@ -17,13 +17,13 @@ from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
+from sordino.solvers.base import noise_std
 from sordino.solvers.descent import (
     NOTHING,
     ROOM,
     Leg,
     TargetUnit,
     chosen_width,
-    noise_std,
     one_sided,
     travel_length,
 )
@@ -138,8 +138,8 @@ def _opening(problem: Problem, enough: float) -> float:
 
 
 CLIP = 0.4
-# Labels are asked about in so many narrow questions before the wide ones.
-_NARROW_STEPS = 2
+# Labels are asked about so often, first in so many narrow questions.
+_LABELS_STEPS, _NARROW_STEPS = 7, 2
 # The norm of a mean gradient that data with something to learn are expected to show (less where the unit of
 # targets had to be found), and its smallest part in a margin, however many coordinates share it.
 _LABELS_SIGNAL, _NUMBERS_SIGNAL, _SEEN = 0.12, 0.03, 0.125
@@ -287,8 +287,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     asked = MarginQuestion.of(curator, problem, model, offset)
     expected = np.array([slope, offset] if asked.two else [slope])
     prior = np.diag(1.0 / model.spread(few)[: expected.size])
-    if asked.two and asked.odds:  # longer log odds are so everywhere
-        prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * offset
+    if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
+        prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
     found = recalibrate(asked, expected, prior, length_steps(problem), asked.odds)
     w = model.w * found.point[0]
     if model.affine.intercept:
@@ -302,7 +302,7 @@ def length_steps(problem: Problem) -> int:
     """Return how often slope and offset are asked for: of labels in narrow questions first, then in wide."""
     if not isinstance(problem.loss, LabelModel):
         return 3
-    return 5 if math.isfinite(problem.epsilon) else 20
+    return _LABELS_STEPS if math.isfinite(problem.epsilon) else 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -455,11 +455,12 @@ def recalibrate(
 
     ``ask`` releases gradient and curvature at a point. The point is the mean of its posterior under a normal
     law around ``expected`` with the root ``prior`` of its precision, and normal noise: where nothing can be
-    learned, ``expected`` is the answer. Steps that make ``odds`` longer go farther.
+    learned, ``expected`` is the answer. Steps that make ``odds`` longer go farther; their offset is expected
+    to move with the slope as the curvature says that it must for the same shares of the classes.
 
     **Privacy.** Post-processing of what ``ask`` released.
     """
-    point, answers, wider, center, short = expected, [], 1.0, 0.0, True
+    point, prior, answers, wider, center, short = expected, prior.copy(), [], 1.0, 0.0, True
     for number in range(asks):
         answers.append(ask(point, center, number))
         found = _posterior(answers, expected, prior / wider)
@@ -471,6 +472,7 @@ def recalibrate(
         else:  # once they were too long, farther steps would only go back and forth
             short = short and number < asks - 1 and moved[0] > 0.0
             center, (moved, far) = _center(found), longer(moved, point, found, short)
+            prior[1:, 0] = -prior[1:, 1:].sum(axis=1) * center  # for the same shares of the classes
         answers = [] if far > _FAR else answers  # those before are about another place
         point = point + moved
         point[0] = max(point[0], _LEAST * found.noise)  # at zero the margins would lose their order

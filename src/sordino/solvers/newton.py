@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel.arrays import Floats
-from sordino.solvers.descent import NOTHING, along_axes
+from sordino.solvers.descent import NOTHING, SLOPE, along_axes, believe
 
 # The constant entry of a row, in units of a typical row.
 CONSTANT = 0.5
@@ -118,16 +118,19 @@ class Bowl:
         more = np.maximum(np.minimum(seen, 1e6 * bends) - bends, 0.0)
         return replace(self, matrix=self.matrix + (axes * more) @ axes.T) if more.any() else self
 
-    def shorten(self, moved: Floats, gradient: Floats, longest: float) -> Floats:
+    def shorten(self, moved: Floats, gradient: Floats, variance: Floats, longest: float) -> Floats:
         """Return a move of the slopes with that of the offset, no longer than the curvature holds for.
 
         A column that few rows have moves only their margins, by its whole entry: it is shortened by itself.
+        What noise of this variance could cause moves no offset.
         """
         if not self.grows:
             return moved
         d = self.features
         moved = moved * _damping(longest * np.abs(moved))
-        moved[d:] = -gradient[d:] / self.last - self.cross @ moved[:d]
+        for last in range(d, moved.size):
+            own = believe(gradient[last] / self.last, variance[last] / self.last**2, SLOPE**2)
+            moved[last] = -own - self.cross @ moved[:d]
         moved[d:] *= _damping(CONSTANT * np.abs(moved[d:]))
         total = np.trace(self.matrix) if math.isinf(self.last) else self.last / CONSTANT**2
         usual = max(float(moved @ self.matrix @ moved), 0.0) / max(float(total), NOTHING)
@@ -169,7 +172,7 @@ def newton_steps(
             bowl = bowl.stiffen(pull, moved, math.sqrt(2.0) * noise)
         seen, variance = _moved_on(points, gradients, bowl, noise)
         found = bowl.believe(start, seen - bowl.matrix @ (w - start), np.sqrt(variance))
-        w = w + bowl.shorten(found.w - w, seen, longest)
+        w = w + bowl.shorten(found.w - w, seen, variance, longest)
     heights = [bowl.height(gradient, noise) for gradient in gradients]
     best = int(np.argmin([high for high, _ in heights]))
     if heights[best][0] + _SURE * heights[-1][1] < 0.5 * heights[-1][0]:  # the last steps went astray

@@ -12,7 +12,7 @@ import numpy as np
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Floats, public_norm
 from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix, triangle
-from sordino.solvers.heavy.location import noise_of
+from sordino.solvers.base import noise_std
 
 # Shares of the budget: of the count of sizes, and of the curvature, the least, more for each column and the
 # most; the rest is for the score.
@@ -88,8 +88,8 @@ class OneStep:
         curved = Part(slice(d, None), self.bent * self._longest(np.eye(d)) ** 2)
         query: Any = curator.plan.releases["sizes"].query
         counts = np.asarray(curator.release("sizes", curved))
-        size = query.quantile(counts, _SHARE, noise_of(curator, "sizes", curved), 1.0)
-        noise, size = noise_of(curator, "curvature", curved) / n, 1.0 if size is None else min(1.0, size)
+        size = query.quantile(counts, _SHARE, noise_std(curator, "sizes", curved), 1.0)
+        noise, size = noise_std(curator, "curvature", curved) / n, 1.0 if size is None else min(1.0, size)
         unsure = math.hypot(noise * size, (1.0 - _SHARE) * (1.0 - size))
         size, unsure = (size, unsure * curved.size) if unsure < noise else (1.0, noise * curved.size)
         curved = replace(curved, size=curved.size * size)
@@ -99,7 +99,7 @@ class OneStep:
         floor = max(_KNOWN * noise * curved.size * math.sqrt(2.0 * d), floor)
         known = sizes > floor
         known[-1] = True
-        lost, noise = axes[:, ~known], noise_of(curator, "score", curved) / n
+        lost, noise = axes[:, ~known], noise_std(curator, "score", curved) / n
         tries = [
             Trial(self, axes[:, known], np.maximum(sizes[known], floor), left, loud, (unsure, noise))
             for left in (_LEFT[:1] if self.whole is None else _LEFT)

@@ -13,7 +13,7 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import Point
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
-from sordino.solvers.base import Option
+from sordino.solvers.base import Option, noise_std
 from sordino.values import among, check_range
 
 # ----------------------------------------------------------- Maps of released vectors: free post-processing
@@ -326,9 +326,7 @@ class SharedPace(Pace):
 
 def noise_of(curator: Curator, name: str, problem: Problem) -> float:
     """Return the deviation of the noise in each entry of a planned mean gradient."""
-    release = curator.plan.releases[name]
-    std = float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
-    return std / release.sampling.expected(problem.population)
+    return noise_std(curator, name) / curator.plan.releases[name].sampling.expected(problem.population)
 
 
 def target_unit(problem: Problem) -> float:

@@ -20,7 +20,8 @@ from sordino.problems.robust import Sample
 from sordino.problems.scales import REACH, FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import draw_receipt
-from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
+from sordino.solvers.base import noise_in
+from sordino.solvers.heavy.location import border_variances, counts_below, quantiles_of, support
 from sordino.tables.columns import Category, Column, Date, Ignored, Number, Person, Target, Text, day_of
 from sordino.tables.schema import Schema
 from sordino.tables.values import Frame, factorise

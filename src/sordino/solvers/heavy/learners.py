@@ -35,13 +35,12 @@ from sordino.problems.scales import (
     GradientScales,
     TargetsBelow,
 )
-from sordino.solvers.base import CURVED, STEPS, Capabilities, Option, Options, distinguishable
+from sordino.solvers.base import CURVED, STEPS, Capabilities, Option, Options, distinguishable, noise_std
 from sordino.solvers.heavy.location import (
     COLUMNS,
     CROWD,
     ROUGH,
     median_of,
-    noise_of,
     resolution,
     share_relative,
 )
@@ -151,7 +150,7 @@ class Scaling:
             cut = moment_threshold(self.bound, self.order, n, noise, log)
             return cut, cut
         counts = curator.release("gradients", point)[0]
-        tail = Tail.read(counts, noise_of(curator, "gradients", point), 1.0 + self.order)
+        tail = Tail.read(counts, noise_std(curator, "gradients", point), 1.0 + self.order)
         cut = tail.threshold(noise)
         return cut, min(tail.typical(n), cut)
 
@@ -196,7 +195,7 @@ def learned_scales(curator: Curator, problem: Problem, center: Floats | None = N
     A column without such an octave gets the middle scale of the others; the intercept has its own. One that
     is all at its centre is held at a coefficient of zero.
     """
-    counts, noise = curator.release("columns", center), noise_of(curator, "columns", None)
+    counts, noise = curator.release("columns", center), noise_std(curator, "columns")
     sure = np.pad(counts > max(SURE * noise, 0.5), ((0, 0), (1, 1)))
     # Next to a sure octave less will do: without its tail a column looks short, and its rows are cut.
     seen = sure[:, 1:-1] | ((sure[:, :-2] | sure[:, 2:]) & (counts > max(LIKELY * noise, 0.5)))
@@ -227,7 +226,7 @@ def common_scale(curator: Curator, problem: Problem) -> Floats:
     Where no octave stands out of the noise it is 1, and so are the units.
     """
     ours = np.append(np.ones(problem.features), np.zeros(problem.n_intercepts))
-    tail = Tail.read(curator.release("features", ours)[0], noise_of(curator, "features", ours), 2.0)
+    tail = Tail.read(curator.release("features", ours)[0], noise_std(curator, "features", ours), 2.0)
     square = tail.moment(tail.edge, problem.population, 2) / 2.0  # upper edges are too far by about 1.4
     size = math.sqrt(square / problem.features) if tail.sure else 1.0
     return np.append(np.full(problem.features, size), [problem.intercept] * problem.n_intercepts)
@@ -380,7 +379,7 @@ class ProjectedGradient:
 
     def _noise(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
         """Return the norm that the noise of a mean gradient has, roughly."""
-        std = noise_of(curator, "gradient", point) / self._records(problem)
+        std = noise_std(curator, "gradient", point) / self._records(problem)
         return std * math.sqrt(point.size)
 
     def _patience(self, curator: Curator, problem: Problem, point: GradientPoint, size: float) -> float:

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -15,6 +14,7 @@ from sordino.kernel import Curator, Plan, Release
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.problems.robust import RobustSum, Sample, Truncation
 from sordino.problems.scales import REACH, CountsBelow
+from sordino.solvers.base import noise_std
 
 # ----------------------- What a histogram costs beside the rest of a plan, and how much noise a release has
 
@@ -22,17 +22,6 @@ from sordino.problems.scales import REACH, CountsBelow
 def share_relative(share: float, times: float = 1.0) -> float:
     """Return the relative noise that gives a Gaussian release this share beside ``times`` others."""
     return math.sqrt((1.0 - share) / (share * times))
-
-
-def noise_of(curator: Curator, name: str, params: Any) -> float:
-    """Return the public standard deviation of a release's noise."""
-    return noise_in(curator.plan, name, params)
-
-
-def noise_in(plan: Plan, name: str, params: Any = None) -> float:
-    """Return the public standard deviation of the noise of a release of a calibrated plan."""
-    release = plan.releases[name]
-    return (release.mechanism.multiplier or 0.0) * release.sensitivity(plan.relation, params)
 
 
 # --------- Half-widths of intervals from a known noise, an estimated sampling error and a bound of the bias
@@ -319,7 +308,7 @@ def median_of(
     rather than at the edge of one. All steps are asked in any case; the plan has paid them. Between finite
     ``limits`` the points have equal distances, and too few records are put in the middle.
     """
-    times, noise = curator.plan.releases[name].times, noise_of(curator, name, None)
+    times, noise = curator.plan.releases[name].times, noise_std(curator, name)
     near *= float(np.hypot(noise, np.sqrt(population) / 2.0))
     high = np.full(columns, 2 ** (times - 1), dtype=np.int64)
     low, cells = -high, high[0]
@@ -380,5 +369,5 @@ class RowMeans:
     def run(self, curator: Curator, problem: Sample) -> Iterator[NoisyMeans]:
         centre = np.asarray(self.centre)
         params = (centre, np.full(centre.size, self.radius))
-        noise = self.radius * noise_of(curator, "scores", params) / problem.population
+        noise = self.radius * noise_std(curator, "scores", params) / problem.population
         yield NoisyMeans(centre + self.radius * curator.release("scores", params), noise)

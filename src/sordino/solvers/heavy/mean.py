@@ -15,12 +15,12 @@ from sordino.kernel import Curator, Plan, Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import RobustSum, Sample, Truncation
 from sordino.problems.scales import BINS, EDGES, ColumnScales
+from sordino.solvers.base import noise_std
 from sordino.solvers.heavy.location import (
     UNLIMITED,
     RobustEstimate,
     location_release,
     median_of,
-    noise_of,
     reaches,
     sampling_variance,
     share_relative,
@@ -402,7 +402,7 @@ class RobustMean:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
-        z = self.blocks * noise_of(curator, "mean", None)  # of the mean, in units of threshold / n
+        z = self.blocks * noise_std(curator, "mean")  # of the mean, in units of threshold / n
         n, width = problem.population, problem.columns
         center = self.center
         if center is None:
@@ -478,7 +478,7 @@ class Scales:
 
     @classmethod
     def read(cls, curator: Curator, center: Floats, index: float, apart: bool = False) -> Scales:
-        counts, noise = curator.release("scales", center), noise_of(curator, "scales", center)
+        counts, noise = curator.release("scales", center), noise_std(curator, "scales", center)
         both, blur = (counts.sum(axis=0), noise * math.sqrt(2.0)) if apart else (counts, noise)
         return cls([Tail.read(c, blur, index) for c in both], counts, noise, apart)
 

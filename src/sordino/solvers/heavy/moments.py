@@ -14,6 +14,7 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import Ball, GramMatrix
 from sordino.problems.robust import BoundedMoments, RobustSum, Sample
 from sordino.problems.scales import EDGES, ColumnScales, PairMoments, PairScales
+from sordino.solvers.base import noise_std
 from sordino.solvers.heavy.location import (
     UNLIMITED,
     WITHIN,
@@ -21,7 +22,6 @@ from sordino.solvers.heavy.location import (
     half_width,
     location_release,
     median_of,
-    noise_of,
     reaches,
     sampling_variance,
     share_relative,
@@ -57,7 +57,7 @@ class RobustVariance:
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         n = problem.population
         center = median_of(curator, n, problem.columns, limits=self.bounds)
-        z = noise_of(curator, "powers", None)
+        z = noise_std(curator, "powers")
         scales = Scales.read(curator, center, 2.0 * (1.0 + self.order))
         cut = np.array([tail.threshold(z, 2) for tail in scales.tails])
         second, first, fourth = curator.release("powers", (center, cut)).reshape(3, -1) / n
@@ -103,12 +103,12 @@ class RobustCovariance:
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         pairs, index = problem.population // 2, 2.0 * (1.0 + self.order)
-        counts, width = curator.release("scales"), noise_of(curator, "scales", None)
+        counts, width = curator.release("scales"), noise_std(curator, "scales")
         tails = [Tail.read(c, width, index) for c in counts]
         typical = _fill_units([math.sqrt(tail.moment(tail.edge, pairs, 2)) for tail in tails], tails)
         norms = curator.release("norms", typical)[0]
-        tail = Tail.read(norms, noise_of(curator, "norms", None), index)
-        z = noise_of(curator, "moments", None)
+        tail = Tail.read(norms, noise_std(curator, "norms"), index)
+        z = noise_std(curator, "moments")
         cut, unit = tail.threshold(z, 2), np.outer(typical, typical)
         value = curator.release("moments", typical * cut) / pairs * cut**2 * unit
         noise = z * cut**2 / pairs * unit * np.where(np.eye(len(unit)) > 0, 1.0, math.sqrt(0.5))
@@ -249,9 +249,9 @@ class BoundedCovariance:
         means = np.clip(curator.release("means", (middle, np.full(d, radius))), -1.0, 1.0)
         ball = Ball(radius * math.sqrt(d), middle)
         value = curator.release("gram", ball) - radius**2 * np.outer(means, means)
-        square = noise_of(curator, "gram", ball) / n * np.where(np.eye(d) > 0, 1.0, math.sqrt(0.5))
+        square = noise_std(curator, "gram", ball) / n * np.where(np.eye(d) > 0, 1.0, math.sqrt(0.5))
         sizes = np.abs(means)
-        of_means = radius**2 * noise_of(curator, "means", None) / n * np.hypot.outer(sizes, sizes)
+        of_means = radius**2 * noise_std(curator, "means") / n * np.hypot.outer(sizes, sizes)
         noise = np.hypot(square, of_means)
         # E (x_i x_j)^2 is what the truncated pairs show, and beyond their cut at most (2 R)^2 E x_i^2.
         unseen = np.maximum(np.diag(value - robust.value) + np.diag(noise) / 2.0, 0.0)
@@ -280,7 +280,7 @@ class PlainMoments:
         query: BoundedMoments = curator.plan.releases["bounded"].query  # type: ignore[assignment]
         laplace, n = query.norm is Norm.L1, problem.population
         answer = curator.release("bounded", (center, radius)) / n
-        std = noise_of(curator, "bounded", None) * (math.sqrt(2.0) if laplace else 1.0) / n
+        std = noise_std(curator, "bounded") * (math.sqrt(2.0) if laplace else 1.0) / n
         first, second = answer[0] / query.first, answer[1] / query.second + 0.5
         return cls(first, second, std / query.first, std / query.second, n, laplace)
 

@@ -13,6 +13,7 @@ from sordino.kernel import Curator, Plan, Release
 from sordino.kernel.arrays import Floats
 from sordino.problems.robust import Sample
 from sordino.problems.scales import CellMoments, CellTrees, RankTree
+from sordino.solvers.base import noise_std
 from sordino.solvers.heavy.location import (
     RankMargins,
     border_variances,
@@ -21,7 +22,6 @@ from sordino.solvers.heavy.location import (
     interval_cells,
     location_release,
     median_of,
-    noise_of,
     outer_borders,
     quantiles_of,
     sampling_variance,
@@ -78,7 +78,7 @@ class RankQuantiles:
         n, center = problem.population, np.zeros(problem.columns)
         if self.bounds is None:
             center = median_of(curator, n, problem.columns, near=0.0)
-        q, noise = np.asarray(self.probabilities), noise_of(curator, "tree", None)
+        q, noise = np.asarray(self.probabilities), noise_std(curator, "tree")
         margins = RankMargins(self.depth, self.confidence).at(noise, np.sqrt(n * q * (1.0 - q)))
         further = noise * math.sqrt(border_variances(self.depth).max()) if self.outwards else 0.0
         out = []
@@ -118,7 +118,7 @@ class CellCounts:
         return problem.planned(counts=Release(CellMoments(self.cells), problem.gaussian(), mean=False))
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        noisy, std = curator.release("counts")[0], noise_of(curator, "counts", None)
+        noisy, std = curator.release("counts")[0], noise_std(curator, "counts")
         reach, most = special.ndtri((1.0 + self.confidence) / 2.0) * std, float(problem.population)
         if problem.unit == "record":
             value, low, high = np.rint(noisy), np.ceil(noisy - reach), np.floor(noisy + reach)
@@ -146,7 +146,7 @@ class CellSums:
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
         value = self._scale * curator.release("sums")[0]
         reach = special.ndtri((1.0 + self.confidence) / 2.0) * self._scale
-        half = reach * noise_of(curator, "sums", None)
+        half = reach * noise_std(curator, "sums")
         yield Cells(value, value - half, value + half)
 
     @property
@@ -175,7 +175,7 @@ class CellMeans:
         return problem.planned(moments=Release(query, problem.gaussian(), mean=False))
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        std = noise_of(curator, "moments", None)
+        std = noise_std(curator, "moments")
         counts, sums, squares = curator.release("moments") / np.array([[COUNT], [1.0], [SQUARE]])
         few = std * _FEW / COUNT
         size = np.maximum(counts, max(few, 1.0))
@@ -225,7 +225,7 @@ class CellQuantiles:
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
         counts, trees = curator.release("counts")[0], curator.release("trees")
         query: CellTrees = curator.plan.releases["trees"].query  # type: ignore[assignment]
-        total, noise = noise_of(curator, "counts", None), noise_of(curator, "trees", None)
+        total, noise = noise_std(curator, "counts"), noise_std(curator, "trees")
         q, edges, out = np.asarray(self.probabilities), query.edges, []
         for count, nodes in zip(np.maximum(counts, 1.0), trees, strict=True):
             sampling = np.sqrt((count + total) * q * (1.0 - q))

@@ -13,28 +13,9 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Disjoint, Full, Plan, Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import Ball, GramMatrix, GramTriangle, PcaProblem, RowMoments, SquaredColumns
-from sordino.solvers.base import Capabilities, Options
-from sordino.solvers.pca.spectrum import (
-    AGAIN,
-    SHARE,
-    Location,
-    Principal,
-    captured_variance,
-    decompose,
-    fill,
-    fits_matrix,
-    locate,
-    location_from,
-    measure,
-    moments_release,
-    noise_level,
-    noise_std,
-    share,
-    spectrum_release,
-    spectrum_share,
-    strength,
-    weight_of_rest,
-)
+from sordino.solvers.base import Capabilities, Options, noise_std
+from sordino.solvers.pca import spectrum
+from sordino.solvers.pca.spectrum import Location, Principal, noise_level
 
 # ---------------------------------------- Analyze-Gauss: the whole second moment once, with symmetric noise
 
@@ -57,7 +38,7 @@ class Gauss:
 
     @classmethod
     def configure(cls, problem: PcaProblem, options: Options) -> Gauss:
-        if not fits_matrix(problem.features):
+        if not spectrum.fits_matrix(problem.features):
             raise InvalidInputError(
                 f"Expected at most 3952 features for solver 'gauss' (500 MB of matrices), got "
                 f"{problem.features}. Use solver='power'."
@@ -66,18 +47,20 @@ class Gauss:
 
     def plan(self, problem: PcaProblem) -> Plan:
         matrix = {self.asked: self._asked(problem)}
-        return problem.planned(**moments_release(problem), **matrix, **spectrum_release(problem))
+        return problem.planned(
+            **spectrum.moments_release(problem), **matrix, **spectrum.spectrum_release(problem)
+        )
 
     def _asked(self, problem: PcaProblem) -> Release:
-        noise = problem.symmetric(weight_of_rest(problem, last=True))
+        noise = problem.symmetric(spectrum.weight_of_rest(problem, last=True))
         return Release(GramMatrix(problem.data_norm), noise, Full())
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = locate(curator, problem, noise_level(curator, self.asked, problem, problem.features))
+        place = spectrum.locate(curator, problem, noise_level(curator, self.asked, problem, problem.features))
         answer = curator.release(self.asked, place.ball)
         std = noise_std(curator, self.asked, place.ball) / problem.population
         found = principal_of(*self._read(answer, std, problem.features), place, problem)
-        yield measure(curator, problem, found, place)
+        yield spectrum.measure(curator, problem, found, place)
 
     def _read(self, answer: Floats, std: float, features: int) -> tuple[Floats, float]:
         """Return the noisy matrix and the standard deviation of its diagonal, as symmetric noise has it."""
@@ -91,14 +74,14 @@ def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProble
     matrix, std = factor * matrix, factor * std
     if not problem.center:
         matrix = place.with_mean(matrix)
-    noisy, axes = decompose(matrix, k)
+    noisy, axes = spectrum.decompose(matrix, k)
     total = float(np.trace(matrix)) if place.total is None else place.total
-    variances, doubt = place.real(*captured_variance(noisy, std, k))
+    variances, doubt = place.real(*spectrum.captured_variance(noisy, std, k))
     doubt, total = np.hypot(doubt, moved * variances), max(total, 1e-300)
     if not problem.center:  # the error of the mean counts along it
         doubt = np.hypot(doubt, 2.0 * np.abs(axes @ place.mean) * math.sqrt(place.stray / d))
-    variances, doubt = fill(variances, total, d), share(doubt, d)
-    edge, stated = strength(std, d), np.hypot(doubt, hides)
+    variances, doubt = spectrum.fill(variances, total, d), spectrum.share(doubt, d)
+    edge, stated = spectrum.strength(std, d), np.hypot(doubt, hides)
     return Principal(axes, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
 
 
@@ -121,7 +104,7 @@ class ModSulq(Gauss):
     asked: ClassVar[str] = "triangle"
 
     def _asked(self, problem: PcaProblem) -> Release:
-        noise = problem.gaussian(weight_of_rest(problem, last=True))
+        noise = problem.gaussian(spectrum.weight_of_rest(problem, last=True))
         return Release(GramTriangle(problem.data_norm), noise, Full())
 
     def _read(self, answer: Floats, std: float, features: int) -> tuple[Floats, float]:
@@ -161,12 +144,12 @@ class Screen:
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
-        norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - MEAN_SHARE - spectrum_share(problem)
+        norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - MEAN_SHARE - spectrum.spectrum_share(problem)
         return problem.planned(
             squares=Release(SquaredColumns(norm), problem.gaussian(COLUMNS_SHARE**-0.5), Full()),
             moments=Release(RowMoments(norm), problem.gaussian(MEAN_SHARE**-0.5), Full()),
             gram=Release(GramMatrix(norm), problem.symmetric(rest**-0.5), Full()),
-            **spectrum_release(problem),
+            **spectrum.spectrum_release(problem),
         )
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
@@ -178,12 +161,12 @@ class Screen:
         whole = RowMoments(norm).read(answer)[1]
         answer[-1] *= kept / whole if whole > 0 else 0.0  # the spread of the kept columns alone
         level = (curator.plan.releases["gram"].mechanism.multiplier or 0.0) * 2 * math.sqrt(columns.size) / n
-        place = location_from(small, answer, noise_std(curator, "moments") / n, level)
+        place = spectrum.location_from(small, answer, noise_std(curator, "moments") / n, level)
         ball = replace(place.ball, columns=columns)
         found = principal_of(
             curator.release("gram", ball), noise_std(curator, "gram", ball) / n, place, small
         )
-        found = measure(curator, small, found, place, columns)
+        found = spectrum.measure(curator, small, found, place, columns)
         yield widen(found, columns, problem, max(whole - kept, 0.0) + found.total)
 
     def _chosen(self, squares: Floats, std: float, least: int) -> Ints:
@@ -242,9 +225,9 @@ class StreamGauss:
 
     def plan(self, problem: PcaProblem) -> Plan:
         chunks, norm = Disjoint(self.parts), problem.data_norm
-        noise = problem.gaussian(1 / math.sqrt(SHARE + AGAIN))
+        noise = problem.gaussian(1 / math.sqrt(spectrum.SHARE + spectrum.AGAIN))
         moments = Release(RowMoments(norm), noise, chunks, self.parts, mean=False)
-        matrix_noise = problem.symmetric(weight_of_rest(problem))
+        matrix_noise = problem.symmetric(spectrum.weight_of_rest(problem))
         gram = Release(GramMatrix(norm), matrix_noise, chunks, self.parts, mean=False)
         return problem.planned(moments=moments, gram=gram)
 
@@ -275,12 +258,12 @@ class StreamGauss:
         multiplier = curator.plan.releases["gram"].mechanism.multiplier or 0.0
         level = multiplier * 2 * math.sqrt(problem.features) / size
         std = math.sqrt(pooled.moments_variance) / pooled.count
-        return location_from(problem, pooled.moments / pooled.count, std, level)
+        return spectrum.location_from(problem, pooled.moments / pooled.count, std, level)
 
     def principal(self, pooled: Pooled, problem: PcaProblem) -> Principal:
         n, mean = pooled.count, pooled.moments[:-1] / pooled.count
         std = math.sqrt(pooled.moments_variance) / n
-        place = location_from(problem, pooled.moments / n, std, 0.0)
+        place = spectrum.location_from(problem, pooled.moments / n, std, 0.0)
         place = replace(place, ball=replace(place.ball, radius=min(place.ball.radius, pooled.radius)))
         # The same noise is in the mean and in the matrix: taking the mean out takes most of it out.
         matrix = pooled.matrix / n - np.outer(mean, mean)

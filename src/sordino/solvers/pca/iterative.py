@@ -12,25 +12,9 @@ import numpy as np
 from sordino.kernel import Curator, Disjoint, Full, Plan, Release, Sampling
 from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramProduct, PcaProblem
-from sordino.solvers.base import Capabilities, Option, Options
-from sordino.solvers.pca.spectrum import (
-    Location,
-    Principal,
-    by_strength,
-    captured_variance,
-    fill,
-    fix_signs,
-    locate,
-    measure,
-    moments_release,
-    noise_level,
-    noise_std,
-    polar,
-    share,
-    spectrum_release,
-    strength,
-    weight_of_rest,
-)
+from sordino.solvers.base import Capabilities, Option, Options, noise_std
+from sordino.solvers.pca import spectrum
+from sordino.solvers.pca.spectrum import Location, Principal, noise_level
 
 # --------------------- What the iterations share: products about the mean, and the variances that they tell
 
@@ -100,11 +84,14 @@ class Products:
         """
         k, place, std = self.problem.components, self.place, self.factor * std
         noisy = np.asarray(np.linalg.eigvalsh((inner + inner.T) / 2)[::-1], dtype=np.float64)
-        variances, doubt = place.real(*captured_variance(noisy, std, k))
-        doubt = share(np.hypot(FOLLOWED * doubt, self.moved * variances), self.problem.features)
+        variances, doubt = place.real(*spectrum.captured_variance(noisy, std, k))
+        doubt = spectrum.share(np.hypot(FOLLOWED * doubt, self.moved * variances), self.problem.features)
         total = max(place.total or float(variances.sum()), 1e-300)
-        variances = fill(variances, total, self.problem.features)
-        rows, edge = fix_signs(np.ascontiguousarray(axes[:, :k].T)), strength(std, len(inner))
+        variances = spectrum.fill(variances, total, self.problem.features)
+        rows, edge = (
+            spectrum.fix_signs(np.ascontiguousarray(axes[:, :k].T)),
+            spectrum.strength(std, len(inner)),
+        )
         stated = np.hypot(doubt, self.hides)
         return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
 
@@ -126,7 +113,7 @@ class Averaged:
 
     def turned(self, old: Floats, new: Floats) -> Averaged:
         """Return the mean in the coordinates of the new basis."""
-        turn = polar(old.T @ new)
+        turn = spectrum.polar(old.T @ new)
         return replace(self, value=turn.T @ self.value @ turn)
 
 
@@ -172,15 +159,17 @@ class Power:
         return cls(_count_directions(problem, own), steps, own["momentum"])
 
     def plan(self, problem: PcaProblem) -> Plan:
-        noise = problem.gaussian(weight_of_rest(problem, self.steps, last=True))
+        noise = problem.gaussian(spectrum.weight_of_rest(problem, self.steps, last=True))
         product = Release(self.query(problem), noise, Full(), self.steps)
-        return problem.planned(**moments_release(problem), product=product, **spectrum_release(problem))
+        return problem.planned(
+            **spectrum.moments_release(problem), product=product, **spectrum.spectrum_release(problem)
+        )
 
     def query(self, problem: PcaProblem) -> GramProduct:
         return GramProduct(problem.data_norm)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = locate(curator, problem, noise_level(curator, "product", problem, self.columns))
+        place = spectrum.locate(curator, problem, noise_level(curator, "product", problem, self.columns))
         basis, products = problem.start(self.columns), Products(place, problem)
         memory = np.zeros_like(basis)
         std = noise_std(curator, "product", (basis, place.ball)) / problem.population
@@ -189,9 +178,9 @@ class Power:
             products = products.first(basis, answer, std) if t == 0 else products
             answer = products.about(basis, answer)
             memory = self.momentum * memory + answer
-            turned = fix_signs(np.linalg.svd(memory, full_matrices=False)[0].T).T
+            turned = spectrum.fix_signs(np.linalg.svd(memory, full_matrices=False)[0].T).T
             found = products.principal(basis.T @ answer, turned, std)
-            yield found if t + 1 < self.steps else measure(curator, problem, found, place)
+            yield found if t + 1 < self.steps else spectrum.measure(curator, problem, found, place)
             memory, basis = memory @ (basis.T @ turned), turned
 
 
@@ -236,10 +225,10 @@ class Spca:
     def plan(self, problem: PcaProblem) -> Plan:
         query = GramProduct(problem.data_norm)
         batch = Release(query, problem.gaussian(), self.sampling, self.steps)
-        return problem.planned(**moments_release(problem), batch=batch)
+        return problem.planned(**spectrum.moments_release(problem), batch=batch)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
+        place = spectrum.locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
         basis, products = problem.start(self.columns), Products(place, problem)
         inner = Averaged(np.zeros((self.columns, self.columns)))
         std = noise_std(curator, "batch", (basis, place.ball))
@@ -250,9 +239,11 @@ class Spca:
             products, answer = products.after(answer), products.about(basis, answer)
             inner = inner.with_one(t, basis.T @ answer, std)
             step = (self.step / (t + 1) if self.decay else self.step) / products.unit
-            moved = polar(basis + step * answer)
+            moved = spectrum.polar(basis + step * answer)
             basis, inner = moved, inner.turned(basis, moved)
-            yield products.principal(inner.value, by_strength(basis, inner.value), math.sqrt(inner.variance))
+            yield products.principal(
+                inner.value, spectrum.by_strength(basis, inner.value), math.sqrt(inner.variance)
+            )
 
 
 # -------------------- One private pass of Oja's rule: disjoint batches, each answered with the whole budget
@@ -290,9 +281,9 @@ class Oja(Spca):
         return cls(_count_directions(problem, own), steps, step, Disjoint(steps))
 
     def plan(self, problem: PcaProblem) -> Plan:
-        noise = problem.gaussian(weight_of_rest(problem))
+        noise = problem.gaussian(spectrum.weight_of_rest(problem))
         batch = Release(GramProduct(problem.data_norm), noise, self.sampling, self.steps)
-        return problem.planned(**moments_release(problem), batch=batch)
+        return problem.planned(**spectrum.moments_release(problem), batch=batch)
 
 
 # -------------------------------------------- DP-VRPCA: variance reduction with a snapshot that is paid for
@@ -338,9 +329,9 @@ class Vrpca:
 
     def plan(self, problem: PcaProblem) -> Plan:
         query = GramProduct(problem.data_norm)
-        noise = problem.gaussian(weight_of_rest(problem, self.epochs))
+        noise = problem.gaussian(spectrum.weight_of_rest(problem, self.epochs))
         snapshot = Release(query, noise, Full(), self.epochs)
-        releases = {**moments_release(problem), "snapshot": snapshot}
+        releases = {**spectrum.moments_release(problem), "snapshot": snapshot}
         if self._corrections:
             small = problem.gaussian(self.correction * math.sqrt(self._corrections))
             releases["correction"] = Release(query, small, self.sampling, self._corrections)
@@ -351,7 +342,7 @@ class Vrpca:
         return (self.epochs - 1) * (self.inner - 1)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
+        place = spectrum.locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
         basis, products = problem.start(self.columns), Products(place, problem)
         std = noise_std(curator, "snapshot", (basis, place.ball)) / problem.population
         for epoch in range(self.epochs):
@@ -366,6 +357,10 @@ class Vrpca:
                     drift = curator.release("correction", (basis - anchor, place.ball))
                     v = answer + products.about(basis - anchor, drift)
                 # From a random basis the first snapshot is all that is known: a whole power step.
-                moved = polar(basis + self.step / epoch / products.unit * v) if epoch else polar(answer)
+                moved = (
+                    spectrum.polar(basis + self.step / epoch / products.unit * v)
+                    if epoch
+                    else spectrum.polar(answer)
+                )
                 basis, inner = moved, inner.turned(basis, moved)
-                yield products.principal(inner.value, by_strength(basis, inner.value), std)
+                yield products.principal(inner.value, spectrum.by_strength(basis, inner.value), std)

@@ -13,6 +13,7 @@ from scipy.linalg import eigh, eigvalsh
 from sordino.kernel import Curator, Full, Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import AxisSquares, Ball, PcaProblem, RowMoments
+from sordino.solvers.base import noise_std
 
 # Two eigenvalues closer than this part of the noise are pushed apart as if they were as far as that.
 CLOSE = 0.2
@@ -364,13 +365,6 @@ def _radius(problem: PcaProblem, mean: Floats, spread: float, level: float) -> f
     return min(_bound(problem, mean), math.sqrt(spread) * length)
 
 
-def noise_std(curator: Curator, name: str, params: Any = None) -> float:
-    """Return the standard deviation of the noise on a planned sum, which is public."""
-    release = curator.plan.releases[name]
-    multiplier = release.mechanism.multiplier or 0.0
-    return multiplier * release.sensitivity(curator.plan.relation, params)
-
-
 def noise_level(curator: Curator, name: str, problem: PcaProblem, columns: int) -> float:
     """Return the size of the noise in a mean of unit rows: that of a d x columns Gaussian block."""
     release = curator.plan.releases[name]
@@ -430,13 +424,17 @@ def measure(
     if problem.center:
         mean, noise = found.axes @ place.whole[0], place.whole[1]
         plain, std = plain - mean**2 + noise**2, np.sqrt(std**2 + (2.0 * mean * noise) ** 2 + 2.0 * noise**4)
+    return combine(found, plain, std, problem.features)
+
+
+def combine(found: Principal, plain: Floats, std: Floats, features: int) -> Principal:
+    """Return the axes with their variances and those of whole rows, of this deviation, as one."""
     distance = np.abs(plain - found.variances)
     loud = std > LOUD * found.total  # it tells nothing of such values
     apart = distance / np.maximum(np.hypot(found.doubt, std), 1e-300)
     # An axis that clipping has shortened for certain says that the others were not: all of them are in doubt.
-    uneven = np.where(
-        (apart > APART) & ~loud, distance / np.maximum(plain, found.variances + 1e-300), 0.0
-    ).max()
+    most = np.maximum(np.maximum(plain, found.variances), distance)  # noise may be below zero
+    uneven = np.where((apart > APART) & ~loud, distance / np.maximum(most, 1e-300), 0.0).max()
     doubt = np.hypot(found.doubt, uneven * found.variances)
     both = np.hypot(doubt, std)
     share = np.divide(np.square(doubt), np.square(both), out=np.ones_like(both), where=both > 0)
@@ -448,8 +446,7 @@ def measure(
     # The clipped answer is off by what it may hide, or by its distance from the plain one and by its noise.
     stated = np.hypot((1.0 - weight) * found.stated, weight * std)
     stated = np.minimum(stated, np.hypot((1.0 - weight) * distance, std))
-    total = max(
-        found.total, min(float(values.sum()), found.total + 2.0 * float(std[0]))
-    )  # as noisy as they are
-    values = fill(values, total, problem.features)
+    most_total = found.total + 2.0 * float(std[0])  # as noisy as they are
+    total = max(found.total, min(float(values.sum()), most_total))
+    values = fill(values, total, features)
     return replace(found, variances=values, doubt=doubt, total=total, stated=stated)
