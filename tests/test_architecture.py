@@ -80,7 +80,7 @@ def test_the_walk_prints_what_the_page_shows():
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(compile(block, "architecture.md", "exec"), names)
         printed = out.getvalue()
-    assert len(names["data"].heard) == 33
+    assert len(names["data"].heard) == 35
 
 
 def test_every_file_that_the_page_names_exists():
