@@ -224,7 +224,7 @@ def test_the_command_lists_tables_and_asks_for_one(tmp_path: Path):
     assert run(main, ["reproduce"]).exit_code == 2
     assert run(main, ["reproduce", "liang-4", "--all"]).exit_code == 2
     unknown = run(main, ["reproduce", "no-such-table", "--to", str(tmp_path)])
-    assert unknown.exit_code == 1
+    assert unknown.exit_code == 3
     assert "no-such-table" in unknown.output
 
 
