@@ -77,8 +77,8 @@ _FLAT = 2.0**-40
 # So many times the spread of the targets may be predicted along an axis before gradients say so.
 _MOST = 1.5
 # A weight of a rare column has so many deviations of its noise, or is left out where that may throw a row by
-# so many spreads of the targets. Long rows that noise hides may move by the last number of them on an axis.
-_STANDS, _THROWN, _UNSEEN = 3.0, 3.0, 0.3
+# so many spreads of the targets, if it may be so many typical rows long. Rows that noise hides move by .3.
+_STANDS, _THROWN, _LONGER, _UNSEEN = 3.0, 3.0, 64.0, 0.3
 # How far the mean may be from the centre, in units of the spread of the targets.
 _SKEW = 0.4
 # The noise of a mean of counts is at least so much of their bound, and puts it below zero by at most
@@ -444,9 +444,9 @@ def _supported(whole: Whole, w: Floats, noise: Floats, moments: Moments) -> Floa
     dose that few have may throw predictions farther than all targets spread. The constant is better there.
     """
     own, usual = w[: noise.size], np.diag(moments.matrix)[: noise.size]
-    thrown = noise * whole.own.scale * whole.problem.data_norm * whole.targets.size
-    drowned = (np.abs(own) < _STANDS * noise) & (usual < EMPTY[1] * np.median(usual))
-    return np.append(np.where(drowned & (thrown > _THROWN * whole.targets.spread), 0.0, own), w[noise.size :])
+    longest, most = whole.own.scale * whole.problem.data_norm, whole.targets.spread / whole.targets.size
+    drowned = (np.abs(own) < _STANDS * noise) & (usual < EMPTY[1] * np.median(usual)) & (longest > _LONGER)
+    return np.append(np.where(drowned & (noise * longest > _THROWN * most), 0.0, own), w[own.size :])
 
 
 def skewed_unit(
