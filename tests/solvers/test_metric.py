@@ -103,6 +103,7 @@ def test_steps_in_a_metric_find_the_minimum_of_a_bent_valley():
 def test_second_moments_are_asked_of_few_columns_and_many_records_only():
     few = Problem(LOSSES["logistic"], 4000, 20, Relation.ADD_REMOVE, 1.0, 1e-5)
     wide = Problem(LOSSES["logistic"], 10**6, 300, Relation.ADD_REMOVE, 1.0, 1e-5)
+    hinge = Problem(LOSSES["squared-hinge"], 4000, 20, Relation.ADD_REMOVE, 1.0, 1e-5)
     counts = Problem(LOSSES["poisson"], 4000, 20, Relation.ADD_REMOVE, 1.0, 1e-5)
     short = Problem(LOSSES["logistic"], 300, 20, Relation.ADD_REMOVE, math.inf, 1e-5)
-    assert [has_metric(p) for p in (few, wide, counts, short)] == [True, False, False, False]
+    assert [has_metric(p) for p in (few, hinge, wide, counts, short)] == [True, True, False, False, False]

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.metrics import log_loss, roc_auc_score
 
-from sordino import LogisticRegression, SparseLogisticRegression
+from sordino import LinearClassifier, LogisticRegression, SparseLogisticRegression
 from sordino.accounting import gaussian_multiplier
 from sordino.testing import seeded_noise_not_private
 
@@ -191,3 +191,30 @@ def test_columns_that_resemble_each_other_get_their_log_odds():
         model = LogisticRegression(8.0, 1e-6, data_norm=8.0, classes=[0, 1]).fit(X, y.astype(int))
     assert 13.5 < model.coef_.ravel()[0] < 16.5  # 10.8 where the descent ends after 24 steps
     assert -16.5 < model.coef_.ravel()[1] < -13.5
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_the_squared_hinge_tends_to_its_plain_minimum(skewed):
+    """Gradients clipped at .35 made coefficients twice too long, and on skewed rows the constant."""
+    public, n, radius = np.random.default_rng(1), 60_000, 10.0
+    if skewed:
+        X = public.exponential(size=(n, 3))
+        y = public.random(n) < expit(X[:, 0] - 3.0)
+    else:
+        X = public.normal(size=(n, 3))
+        y = (X[:, 0] + 0.5 * X[:, 1] > 0) ^ (public.random(n) < 0.2)
+    X *= np.minimum(1.0, radius / np.linalg.norm(X, axis=1))[:, None]
+    rows, signs = np.column_stack([X, np.ones(n)]), 2.0 * y - 1.0
+
+    def loss(w):
+        short = np.maximum(0.0, 1.0 - signs * (rows @ w))
+        return 0.5 * np.mean(short**2), -rows.T @ (short * signs) / n
+
+    def weights(epsilon):
+        model = LinearClassifier(epsilon, 1e-5, loss="squared_hinge", data_norm=radius)
+        with seeded_noise_not_private(1):
+            return np.append(model.fit(X, y).coef_, model.intercept_)
+
+    plain = minimize(loss, np.zeros(4), jac=True, tol=1e-10).x
+    np.testing.assert_allclose(weights(np.inf), plain, atol=1e-3)
+    assert loss(weights(8.0))[0] < 1.005 * loss(plain)[0]

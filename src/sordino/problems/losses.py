@@ -105,6 +105,11 @@ def has_length(loss: Loss) -> bool:
     return loss.targets == "numbers" or isinstance(loss, LabelModel)
 
 
+def has_labels(loss: Loss) -> bool:
+    """Return whether targets are classes, with log odds or without."""
+    return loss.targets in ("signs", "labels")
+
+
 def target_range(loss: Loss, bound: float) -> tuple[float, float]:
     """Return the range of targets up to a bound: counts begin at zero."""
     return (0.0 if loss.targets == "counts" else -bound), bound

@@ -21,7 +21,7 @@ from sordino.problems.affine import (
     MappedSum,
     SizeCounts,
 )
-from sordino.problems.losses import LabelModel, has_length
+from sordino.problems.losses import LabelModel, has_labels, has_length
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts, sure
 from sordino.problems.scales import BINS, LOWEST, ColumnUnits
@@ -650,7 +650,7 @@ class Auto:
 
     def _row_noise(self, curator: Curator, problem: Problem, name: str) -> float:
         """Return the noise of a mean gradient of rows of size 1, infinite where a fixed share is clipped."""
-        if not (self._plain(problem) or (self.opens and isinstance(problem.loss, LabelModel))):
+        if not (self._plain(problem) or (self.opens and has_labels(problem.loss))):
             return math.inf
         release = curator.plan.releases[name]
         count = self.stages[name].count if name in self.stages else problem.features * problem.outputs
@@ -699,7 +699,7 @@ def _leave_a_rest(queries: dict[str, tuple[Any, int, float]]) -> dict[str, tuple
 def _steps(problem: Problem, narrows: bool) -> int:
     """Return the steps on all columns: fewer for clear ones in a metric, and for labels that drown."""
     signal, most = problem.population * problem.epsilon, STEPS_NARROWING if narrows else STEPS_ALL
-    each, labels = signal / (problem.features * problem.outputs), isinstance(problem.loss, LabelModel)
+    each, labels = signal / (problem.features * problem.outputs), has_labels(problem.loss)
     if has_metric(problem) and each >= SIGNAL_CLEAR:
         more = min(max(each / SIGNAL_FARTHER, 1.0) ** (1.0 / 3.0), FARTHER) if labels else 1.0
         return int(STEPS_CLEAR * more)

@@ -13,7 +13,6 @@ import numpy as np
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
 from sordino.problems.affine import Affine
-from sordino.problems.losses import has_length
 from sordino.problems.problem import Problem
 from sordino.problems.queries import CELLS, narrow
 from sordino.solvers.base import noise_std
@@ -390,7 +389,7 @@ def has_metric(problem: Problem) -> bool:
     """
     d, signal = problem.features, problem.population * problem.epsilon
     room = problem.population * min(problem.epsilon, 1.0) >= ROOM * d * problem.outputs
-    return has_length(problem.loss) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
+    return math.isfinite(problem.loss.curvature) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
 
 
 def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: float) -> Moments | None:

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine
-from sordino.problems.losses import LabelModel
+from sordino.problems.losses import LabelModel, has_labels
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
@@ -131,8 +131,8 @@ def _class_means(curator: Curator, problem: Problem, name: str) -> tuple[Floats,
 
 
 def _opening(problem: Problem, enough: float) -> float:
-    """Return by how much less is clipped; 1 for numbers, whose losses have no law of labels."""
-    if not isinstance(problem.loss, LabelModel):
+    """Return by how much less is clipped; 1 for numbers and counts, whose clips are corrected later."""
+    if not has_labels(problem.loss):
         return 1.0
     return min(max(1.0, problem.population * problem.epsilon / enough) ** 0.5, 1e6)
 
