@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sordino.checks import LEARNED_LABELS, check_noise, declared_bound, encode_labels
+from sordino.checks import LEARNED_LABELS, bound_fact, check_noise, declared_bound, encode_labels
 from sordino.errors import (
     DivergenceWarning,
     FitWarning,
@@ -402,6 +402,13 @@ def target_bound(estimator: Any, target: Target | None, middle: bool) -> float:
     if estimator.target_bound is not None:
         raise InvalidInputError("Expected target_bound=None: the schema declares low and high.")
     return (target.high - target.low) / 2 if middle else max(abs(target.low), abs(target.high))
+
+
+def target_fact(estimator: Any, bound: float, middle: bool) -> str:
+    """Return the line of a report about the bound of targets; with ``middle`` half of a declared range."""
+    declared = estimator._declared("target_bound")
+    half = "half of the range that " if middle and declared == "by the schema" else ""
+    return bound_fact("target_bound", bound, declared, f"{half}targets are clipped to{'' if half else ' it'}")
 
 
 def center_targets(target: Target | None, y: Floats, middle: bool) -> tuple[Floats, float]:

@@ -74,7 +74,7 @@ def test_a_regressor_measures_targets_from_the_middle_of_their_bounds():
     table["dose"] = np.clip(table["age"], 0, 100) / 25
     model = LinearRegression(epsilon=8.0, schema=NUMERIC).fit(table)
     assert model.score(table) > 0.8
-    assert "target_bound = 50 (targets are clipped to it)" in model.privacy_.public
+    assert "target_bound = 50 (half of the range that targets are clipped to)" in model.privacy_.public
     flat = LinearRegression(epsilon=8.0, schema=NUMERIC, fit_intercept=False).fit(table)
     assert flat.intercept_ == 0.0
     assert "target_bound = 100 (targets are clipped to it)" in flat.privacy_.public

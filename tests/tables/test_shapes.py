@@ -84,6 +84,28 @@ def test_a_bent_effect_is_seen_and_is_the_most_important(model):
     assert shape.importance == pytest.approx(1.44, abs=0.3)  # of |age - 50| / 10
 
 
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_importance_is_the_deviation_over_the_records_where_nobody_has_other_levels(loss):
+    towns, n, public = np.array(["Bonn", "Rome", "Oslo", "Bern"]), 3000, public_generator(6)
+    columns = [Number("age", 0, 100), Category("town", towns.tolist()), Flag("smoker")]
+    columns += [Category(f"letter {i}", ["a", "b"]) for i in range(4)]
+    schema = sordino.Schema([*columns, Target("y", "number", low=0, high=20)])
+    table = pd.DataFrame({f"letter {i}": np.array(["a", "b"])[public.integers(0, 2, n)] for i in range(4)})
+    table = table.assign(age=public.uniform(0, 100, n), town=towns[public.integers(0, 4, n)])
+    table["smoker"] = np.where(public.random(n) < 0.3, "yes", "no")
+    table["y"] = 0.1 * table["age"] + 3.0 * (table["smoker"] == "yes") + public.exponential(1, n)
+    ratios = []
+    for _ in range(2):
+        model = sordino.LinearRegression(1.0, 1e-5, schema=schema, pairs=False, loss=loss).fit(table)
+        assert {shape.name for shape in model.shapes_[:2]} == {"age", "smoker"}
+        for shape in model.shapes_:
+            told = dict(zip(shape.at[0], shape.effect))
+            age = np.interp(table["age"], shape.at[0], shape.effect) if shape.name == "age" else None
+            ratios.append(shape.importance / np.std(table[shape.name].map(told) if age is None else age))
+    assert 0.7 < np.median(ratios) < 1.4
+    assert np.mean(np.array(ratios) > 2.0) < 0.35
+
+
 def test_effects_have_noise_of_their_own_and_values_of_their_columns(model):
     shapes = {shape.name: shape for shape in model.shapes_}
     assert set(shapes) == {"age", "cost", "grade", "town", "smoker", "day", "age x town", "cost x smoker"}

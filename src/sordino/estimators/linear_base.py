@@ -43,6 +43,7 @@ from sordino.private_estimator import (
     owner_facts,
     refuse_unknown_owners,
     target_bound,
+    target_fact,
 )
 from sordino.problems.losses import (
     IDENTITY,
@@ -500,8 +501,7 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         return np.clip(y if unit == 1.0 else y / unit, *limits)
 
     def _target_fact(self) -> str:
-        declared, bound = self._declared("target_bound"), self._target_bound()
-        return bound_fact("target_bound", bound, declared, "targets are clipped to it")
+        return target_fact(self, self._target_bound(), self._centres())
 
     def _attributes(self, found: LinearFit) -> dict[str, Any]:
         _, offset = center_targets(declared_target(self), np.zeros(0), self._centres())

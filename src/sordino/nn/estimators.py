@@ -35,6 +35,7 @@ from sordino.private_estimator import (
     declared_target,
     encoded_labels,
     target_bound,
+    target_fact,
 )
 from sordino.problems.losses import LOSSES, Loss, label_targets
 from sordino.problems.problem import Problem
@@ -375,8 +376,7 @@ class NeuralRegressor(_Numbers, Scored, RegressorMixin, _Neural):
         bound = self.target_bound_ = target_bound(self, target, middle=True)
         y, self.target_middle_ = center_targets(target, y.astype(np.float64), middle=True)
         targets = np.clip(y / bound, -1, 1).astype(np.float32)
-        fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
-        return targets[:, None], 1, half_squared, fact
+        return targets[:, None], 1, half_squared, target_fact(self, bound, middle=True)
 
     def _linear_targets(self, targets: np.ndarray, outputs: int) -> tuple[Loss, int, np.ndarray]:
         return LOSSES["squared"], 1, targets[:, 0].astype(np.float64)

@@ -185,7 +185,7 @@ def _effects(model: Any) -> list[Line]:
     ]
     caption = (
         "How far each column, or pair of columns, moves the prediction of a record (one standard deviation), "
-        "in units of the target for numbers and in log odds for labels."
+        "in units of the target for numbers, in logarithms for counts and rates, in log odds for labels."
     )
     return [{"title": "What matters", "caption": caption, "bars": bars}]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ class Shape:
     effect : what is added to the margin of a record (a number, log odds, a logarithm), with one axis for each
         column, measured from that of the mean record; of several classes, one behind the other.
     noise : the public standard deviation of the noise in it; None where the solver does not know it.
-    importance : the standard deviation of the effect over the records, in the same units; over the values of
-        ``at`` where the run has released no second moments.
+    importance : the standard deviation of the effect over the records, in the same units, as released means
+        and second moments tell, a pair's as if its columns were independent; over the values of ``at`` where
+        the run has released none.
 
     **Privacy.** Post-processing of what the fit has released.
     """
@@ -48,7 +50,8 @@ class Shape:
 class Questions:
     """Linear functions of the coefficients that say what columns and pairs do, as rows on all of them.
 
-    ``own`` are the encoded rows of the column or pair by itself, in the place ``here``.
+    ``own`` are the encoded rows of the column or pair by itself, in the place ``here``; behind the first
+    ``named`` values come other levels and gaps.
     """
 
     columns: tuple[str, ...]
@@ -56,15 +59,27 @@ class Questions:
     rows: Floats = field(repr=False)
     own: Floats = field(repr=False)
     here: slice
+    named: int
 
-    def center(self, means: Floats | None) -> Floats:
+    def center(self, shares: Floats | None) -> Floats:
         """Return the rows measured from the mean record; from the mean of all values where none is known."""
         if len(self.columns) == 2:
             return self.rows
+        return self.rows - (self.rows.mean(axis=0) if shares is None else shares @ self.rows)
+
+    def shares(self, means: Floats | None) -> Floats:
+        """Return the share of the records at each value, from the means of all columns; alike without them.
+
+        Columns that noise hides have one mean in common; other levels and gaps among them count as empty.
+        """
+        found = np.zeros(len(self.own))
         if means is None:
-            return self.rows - self.rows.mean(axis=0)
-        weights = np.append(means[self.here], 1.0) @ _from_values(self.own)
-        return self.rows - weights @ self.rows
+            return found + 1.0 / len(found)
+        _, places, counts = np.unique(means, return_inverse=True, return_counts=True)
+        hidden = (counts[places] > 1)[self.here] | (means[self.here] <= 0.0)
+        kept = (np.arange(len(found)) < self.named) | ~(self.own[:, hidden] > 0.0).any(axis=1)
+        found[kept] = np.maximum(np.append(means[self.here], 1.0) @ _from_values(self.own[kept]), 0.0)
+        return found / max(found.sum(), 1e-300)
 
     def shape(self, values: Floats) -> Floats:
         """Return numbers of the rows, with one axis for each column."""
@@ -86,7 +101,8 @@ def questions_of(encoder: TableEncoder) -> list[Questions]:
             own = dense_rows(block.entries(positions), here.stop - here.start)
             rows = np.zeros((len(at), size))
             rows[:, here] = own
-            alone[block.name] = Questions((block.name,), (at,), rows, own, here)
+            named = len(block.grid(rest=False)[0])
+            alone[block.name] = Questions((block.name,), (at,), rows, own, here, named)
         elif isinstance(block, PairBlock):
             pairs.append(_pair_questions(block, here, size))
     for pair in pairs:
@@ -106,7 +122,7 @@ def _pair_questions(block: PairBlock, here: slice, size: int) -> Questions:
     }
     rows = np.zeros((len(one) * len(two), size))
     rows[:, here] = own = dense_rows(block.entries(contrasts), here.stop - here.start)
-    return Questions((block.first.name, block.second.name), (one, two), rows, own, here)
+    return Questions((block.first.name, block.second.name), (one, two), rows, own, here, len(rows))
 
 
 def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around: Any = None) -> list[Shape]:
@@ -116,49 +132,42 @@ def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around:
     its model: middle and second moments of the encoded rows, a factor of the covariance of the noise.
     """
     coef = np.atleast_2d(coef)
-    means, moments, factor, d = None, None, None, coef.shape[1]  # a model may have more columns than a table
+    means, factor, d = None, None, coef.shape[1]  # a model may have more columns than a table
     if around is not None and around.affine.columns is None:
-        means, found = around.affine.shift[:d], around.second_moments()
-        factor = None if around.factor is None else around.factor[:d]
-        moments = found[:d, :d] if found.ndim == 2 else None
+        means, factor = around.affine.shift[:d], None if around.factor is None else around.factor[:d]
     if factor is None and noise is not None:
         factor = np.diag(np.atleast_2d(noise).max(axis=0))
     asked = questions_of(encoder)
-    alone = {asks.columns[0]: asks for asks in asked if len(asks.columns) == 1}
+    shares = {asks.columns[0]: asks.shares(means) for asks in asked if len(asks.columns) == 1}
     out = []
     for asks in asked:
-        away = asks.center(means)
+        parts = reduce(np.multiply.outer, [shares[c][: len(at)] for c, at in zip(asks.columns, asks.at)])
+        away = asks.center(parts)
         used = np.flatnonzero(away.any(axis=0))  # few: those of one column or pair
         errors = None if factor is None else away[:, used] @ factor[used]
         spread = None if errors is None else asks.shape(np.array([public_norm(one) for one in errors]))
         effect = asks.shape((away @ coef.T).T)
-        variances = [_variance(asks, values, w, moments, alone) for values, w in zip(effect, coef)]
+        variances = [_variance(asks, values, parts, around) for values in effect]
         found = effect[0] if len(coef) == 1 else effect
         out.append(Shape(asks.columns, asks.at, found, spread, float(np.sqrt(np.mean(variances)))))
     return sorted(out, key=lambda shape: -shape.importance)
 
 
-def _variance(
-    asks: Questions, effect: Floats, coef: Floats, moments: Floats | None, alone: dict[str, Questions]
-) -> float:
-    """Return the variance of an effect over the records, by released second moments of the encoded rows.
+def _variance(asks: Questions, effect: Floats, parts: Floats, around: Any) -> float:
+    """Return the variance of an effect over the records, with these ``parts`` of them at its values.
 
-    The effect of one column is a sum of its own encoded columns; that of a pair is one of its own, less what
-    it adds to the effects of both columns.
+    It may be half too large or small, for records lie between. Released second moments of the encoded rows
+    correct that of one column, as far as their noise is less; columns of a pair count as independent.
     """
-    if moments is None:
-        return float(effect.var())
-    weights = np.zeros(len(moments))
-    if len(asks.columns) == 1:
-        weights[asks.here] = (_from_values(asks.own) @ effect)[:-1]
-    else:
-        weights[asks.here] = coef[asks.here]
-        more = asks.shape(asks.own @ coef[asks.here]) - effect
-        for name, mean in zip(asks.columns, (more.mean(axis=1), more.mean(axis=0))):
-            one = alone[name]
-            weights[one.here] -= (_from_values(one.own[: len(mean)]) @ mean)[:-1]
-    # No deviation exceeds half a range (Popoviciu); noise in the moments of levels, which sum to one, could.
-    return min(max(float(weights @ moments @ weights), 0.0), float(np.ptp(effect)) ** 2 / 4.0)
+    parts = parts / max(float(parts.sum()), 1e-300)
+    rough = float((parts * np.square(effect - (parts * effect).sum())).sum())
+    moments = None if around is None or around.affine.columns is not None else around.moments
+    if len(asks.columns) == 2 or moments is None or rough == 0.0:
+        return rough
+    weights = (_from_values(asks.own) @ effect)[:-1] / around.affine.scale[asks.here]
+    noise = moments.stretch * moments.noise * float(weights @ weights)
+    fine = moments.stretch * float(weights @ moments.matrix[asks.here, asks.here] @ weights)
+    return rough + (max(fine, 0.0) - rough) / (1.0 + (2.0 * noise / rough) ** 2)
 
 
 def _from_values(rows: Floats) -> Floats:
