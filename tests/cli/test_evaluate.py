@@ -60,6 +60,23 @@ def test_numbers_are_scored_within_bounds_that_are_typed(folder):
     assert "--bounds" in typed(*words, code=3)
     assert "two numbers" in typed(*words, "--bounds", "1", code=2)
     assert typed_json(*words, "--bounds", "-3,3", "--metric", "mse")["value"] >= 0
+    assert "loss_bound = 9 (losses of records are clipped" in typed(
+        *words, "--bounds", "-3,3", "--metric", "mse"
+    )
+    dear = (*words[:-1], 0.01, "--bounds", "-3,3")
+    assert "r2: not known, noise hides it: pay more, or score by mae or mse" in typed(*dear)
+    exact = typed("evaluate", "l.sordino", "rows.csv", "--target", "d", "--public", "--metric", "mae")
+    d = table()[0][:, 3]
+    assert f"best constant): {np.abs(d - np.median(d)).mean():.4g}" in exact
+
+
+def test_a_projection_has_no_score(folder):
+    write_csv(folder / "rows.csv", table()[0])
+    typed("pca", "rows.csv", "--components", 1, "--data-norm", 3, "--epsilon", 2, "--output", "p.sordino")
+    for price in (("--public",), ("--epsilon", 1)):
+        assert "PCA predicts nothing, so it has no score" in typed(
+            "evaluate", "p.sordino", "rows.csv", *price, code=3
+        )
 
 
 def test_a_score_has_the_relation_of_its_budget(model, folder):

@@ -120,7 +120,7 @@ def test_a_page_written_by_the_fit_itself_is_no_copy(folder, booked):
 
 
 def test_tune_chooses_for_one_price(folder, booked):
-    words = ("tune", "people.csv", *FIT[:-2], "--epsilon", 3, *booked, "--grid", "alpha=[0.001, 10.0]")
+    words = ("tune", "people.csv", *FIT[:-2], "--epsilon", 3, *booked, "--grid", "alpha=[.001, 10.0]")
     words = (*words, "--set", "penalty=ridge")
     found = typed_json(*words, "--trials", 3, "--output", "t.sordino", "--report", "t.html")
     assert "chosen by the search" in (folder / "t.html").read_text("utf-8")

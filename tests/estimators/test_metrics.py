@@ -1,18 +1,21 @@
 """One table of metrics: a row is all that a new one needs, and each name means one thing everywhere."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics import get_scorer, get_scorer_names, mean_poisson_deviance
 
 import sordino
 from sordino.cli.main import main
 from sordino.errors import InvalidInputError
-from sordino.estimators.metrics import METRICS, MetricRow, metric_names
-from sordino.report.run_page import scores_of
+from sordino.estimators.metrics import METRICS, Judged, MetricRow, ScoreLimits, metric_names
+from sordino.kernel import public_generator
+from sordino.report.run_page import constant_words, scores_of
+from sordino.solvers.heavy.location import NoisyMeans
 
 ROOT = Path(__file__).resolve().parents[2]
 EXACT = {"epsilon": float("inf"), "delta": 1e-6}
@@ -110,4 +113,47 @@ def test_a_deviance_is_clipped_at_twice_the_largest_count():
     X, y = counts()
     model = sordino.LinearRegression(5.0, 1e-6, data_norm=1.5, target_bound=8.0).fit(X, y)
     score = sordino.private_score(model, X, y, metric="deviance", bounds=(0, 6), delta=1e-6)
-    assert "loss_bound = 12 (losses of records are clipped to it)" in score.privacy.public
+    said = "loss_bound = 12 (losses of records are clipped to it; those of the best constant are not)"
+    assert said in score.privacy.public
+
+
+@pytest.mark.parametrize("metric", ["mae", "mse", "deviance"])
+def test_noise_does_not_move_the_best_constant_on_average(metric):
+    """Cut off at zero, the noise of far cells added up: 6 to 9.6 in place of 4, or 0 ± 0 was said."""
+    public, none, row = public_generator(7), np.zeros(0), METRICS[metric]
+    y = np.floor(public.exponential(6.0, 1300))
+    judged, limits = Judged(none.astype(int), y, y, none, none), ScoreLimits.between(0.0, 100.0)
+    beside = row.beside(row.metric(limits), limits)
+    rows = beside.rows(judged)
+    assert np.linalg.norm(rows - beside.centre, axis=1).max() <= beside.radius * (1 + 1e-9)
+    means, noise = rows.mean(axis=0), 8.0 * beside.radius / len(y)
+    draws = means + noise * public.normal(size=(300, len(means)))
+    values, deviations = np.array([beside.baseline(NoisyMeans(draw, noise)) for draw in draws]).T
+    error = values.std() / math.sqrt(len(draws))
+    assert abs(values.mean() - row.exact_constant(judged)) <= 4 * error + beside.rounding
+    assert deviations.mean() == pytest.approx(values.std(), rel=0.15)
+    assert deviations.min() > values.std() / 3
+
+
+def test_the_constant_of_public_numbers_is_the_best_one():
+    y, none = np.array([0.0, 0.0, 1.0, 2.0, 40.0]), np.zeros(0)
+    judged = Judged(none.astype(int), y, y, none, none)
+    assert METRICS["mae"].exact_constant(judged) == np.abs(y - 1.0).mean()
+    assert METRICS["mse"].exact_constant(judged) == pytest.approx(y.var())
+    assert METRICS["deviance"].exact_constant(judged) == pytest.approx(
+        mean_poisson_deviance(y, np.full(5, y.mean()))
+    )
+
+
+def test_a_constant_that_noise_hides_is_not_known():
+    assert "not known" in constant_words((4.0, 1.1))
+    assert "not known" in constant_words((-3.0, 2.0))
+    assert constant_words((4.0, 0.5)) == "4 ± 1"
+    assert constant_words((0.0, 0.0)) == "0"
+
+
+def test_a_model_that_predicts_nothing_has_no_score():
+    X = public_generator(1).normal(size=(60, 3))
+    model = sordino.PCA(1, epsilon=2.0, delta=1e-5, data_norm=3.0).fit(X)
+    with pytest.raises(InvalidInputError, match="PCA predicts nothing, so it has no score"):
+        sordino.private_score(model, X, X[:, 0])

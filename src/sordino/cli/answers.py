@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ def evaluate(
     """
     import sordino
     from sordino.cli.rows import for_model, subgroups
+    from sordino.estimators.metrics import find_metric
     from sordino.saving.files import model_digest
 
     if public == (chosen["epsilon"] is not None):
@@ -121,12 +123,13 @@ def evaluate(
     shared.require_writable(force, output)
     asked["bounds"] = shared.pair("--bounds", bounds)
     fitted = sordino.load(model)
+    row, sign = find_metric("--metric", metric, fitted)  # refuses a model without a score
     file = shared.data_file(data, chosen)
     rows = for_model(file, fitted, judge=True, target=target)
     asked["groups"] = rows.groups
-    found: dict[str, Any] = {"model": model_digest(fitted)}
+    found: dict[str, Any] = {"model": model_digest(fitted), "metric": metric or row.name}
     if public:
-        _tell({**found, **_exact(fitted, rows, metric)}, output, as_json)
+        _tell({**found, **_exact(row, sign, fitted, rows)}, output, as_json)
         return
     parts = None if by is None else subgroups(fitted, rows.X, by)
     _require_owners(fitted, rows, Path(data).name)
@@ -140,7 +143,7 @@ def evaluate(
         found |= {"metric": f"{name} by {key}", "groups": lines, "privacy": table.privacy}
     else:
         score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
-        found |= _private(score, fitted, metric)
+        found |= _private(score)
     shared.tell_unbooked(asked)
     _tell(found, output, as_json)
 
@@ -158,29 +161,25 @@ def _require_owners(model: Any, rows: Any, name: str) -> None:
         )
 
 
-def _private(score: Any, model: Any, metric: str | None) -> dict[str, Any]:
-    from sordino.estimators.metrics import find_metric
-
-    found: dict[str, Any] = {"metric": metric or find_metric("--metric", metric, model)[0].name}
+def _private(score: Any) -> dict[str, Any]:
     if hasattr(score, "observed"):
-        found["curve"] = {k: value for k, value in vars(score).items() if k not in ("privacy", "model")}
-    else:
-        found |= {"value": float(score), "interval": list(score.interval), "baseline": score.baseline}
+        curve = {k: value for k, value in vars(score).items() if k not in ("privacy", "model")}
+        return {"curve": curve, "privacy": score.privacy}
+    found = {"value": float(score), "interval": list(score.interval), "baseline": score.baseline}
     return {**found, "privacy": score.privacy}
 
 
-def _exact(model: Any, rows: Any, metric: str | None) -> dict[str, Any]:
+def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
     """Return the score of public rows; a calibration error has its curve beside it."""
-    from sordino.estimators.metrics import find_metric, judge
+    from sordino.estimators.metrics import judge
 
-    row, sign = find_metric("--metric", metric, model)
     judged = judge(model, rows.X, rows.y, row.asks)
     found = row.exactly(judged)
     if isinstance(found, tuple):
-        return {"metric": metric or row.name, "value": found[0], "curve": found[1]}
+        return {"value": found[0], "curve": found[1]}
     constant = row.exact_constant(judged)
     baseline = None if constant is None else (sign * constant, 0.0)
-    return {"metric": metric or row.name, "value": sign * found, "baseline": baseline}
+    return {"value": sign * found, "baseline": baseline}
 
 
 def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
@@ -205,12 +204,15 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
         lines = [(g["group"], f"{g['value']:.4g}", end) for g, end in zip(found["groups"], ends)]
         shared.show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
-        words = ", 95 % interval {:.4g} to {:.4g}" if "interval" in found else ""
-        click.echo(f"{found['metric']}: {found['value']:.4g}{words.format(*found.get('interval', ()))}")
-        if found.get("baseline") is not None:
-            from sordino.report.run_page import constant_words
+        from sordino.report.run_page import HIDDEN_SCORE, clip_words, constant_words
 
+        ends = found.get("interval", ())
+        words = "{:.4g}, 95 % interval {:.4g} to {:.4g}" if ends else "{:.4g}"
+        words = words if all(map(math.isfinite, ends)) else f"not known, {HIDDEN_SCORE}"
+        click.echo(f"{found['metric']}: {words.format(found['value'], *ends)}")
+        if found.get("baseline") is not None:
             click.echo(f"without a model (the best constant): {constant_words(found['baseline'])}")
+        click.echo(clip_words(report), nl=bool(clip_words(report)))
     click.echo("Exact, for public rows only." if report is None else f"{shared.guarantee(report)}.")
     if report is not None:
         shared.tell_schema_price(report)

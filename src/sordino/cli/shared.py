@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -382,14 +384,14 @@ def parameters(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """Return the number, flag or list that a text is in TOML, or else the text itself."""
+    """Return the number, flag or list that a text is in TOML (.1 is a number too), else the text itself."""
     words = {"none": None, "None": None, "True": True, "False": False}
     if text in words:
         return words[text]
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
-        return text
+    for written in (text, re.sub(r"(^|[\[,]\s*)([+-]?)\.(?=\d)", r"\1\g<2>0.", text)):
+        with contextlib.suppress(tomllib.TOMLDecodeError, KeyError):
+            return tomllib.loads(f"value = {written}")["value"]
+    return text
 
 
 def check_parameters(kind: Any, given: dict[str, Any]) -> None:

@@ -118,12 +118,10 @@ def private_score(
     if hasattr(chosen, "curve"):
         return replace(chosen.curve(fitted.result, n, level, fitted.report), model=model_digest(model))
     value, *ends = (sign * number for number in chosen.estimate(fitted.result, n, level))
-    constant: tuple[float, float] | None = None
-    if isinstance(chosen, Beside):
-        constant = chosen.baseline(fitted.result)
-    elif row.constant is not None:
-        constant = row.constant(limits.classes), 0.0
-    said = None if constant is None else (sign * constant[0], constant[1])
+    declared = None if row.constant is None else (row.constant(limits.classes), 0.0)
+    constant = chosen.baseline(fitted.result) if isinstance(chosen, Beside) else declared
+    largest = 1.0 if row.share else math.inf  # noise may take a share beyond 1
+    said = None if constant is None else (sign * min(constant[0], largest), constant[1])
     return PrivateFloat(value, fitted.report, (min(ends), max(ends)), None, said, model_digest(model))
 
 
@@ -352,9 +350,9 @@ def _facts(row: MetricRow, limits: ScoreLimits, learned: bool) -> tuple[str, ...
     if row.name == "r2":
         return (f"bounds of targets and losses: {'by a schema that was learned' if learned else 'declared'}",)
     clipped = row.loss is not None and not row.gain
-    return (
-        (f"loss_bound = {row.bound_of(limits):g} (losses of records are clipped to it)",) if clipped else ()
-    )
+    beside = "" if row.name in ("mae", "rank_error") else "; those of the best constant are not"
+    words = f"loss_bound = {row.bound_of(limits):g} (losses of records are clipped to it{beside})"
+    return (words,) if clipped else ()
 
 
 def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -268,12 +268,8 @@ class AreaUnderCurve:
     Two records in one cell count one half; the interval is widened by what that can hide.
     """
 
+    centre: tuple[float, ...] = (0.0,) * (2 * CELLS)
     radius: float = 1.0
-
-    @property
-    def centre(self) -> tuple[float, ...]:
-        """Zero."""
-        return (0.0,) * (2 * CELLS)
 
     def rows(self, judged: Judged) -> Floats:
         """Return the cell of each record; a label that is not the second class is negative."""
@@ -426,23 +422,25 @@ def entropy(shares: Floats) -> float:
     return -float(xlogy(kept, kept).sum())
 
 
-def level_distance(shares: Floats) -> float:
-    """Return how many levels the best constant is off, by noisy shares of classes in their order."""
-    kept, places = np.maximum(shares, 0.0), np.arange(len(shares))
-    return float((np.abs(places[:, None] - places) @ kept).min()) / max(float(kept.sum()), 1e-12)
+def level_distance(shares: Floats, most: float = math.inf) -> float:
+    """Return how many levels (up to ``most``) the best constant is off, by noisy shares in their order."""
+    # Shares below zero count too: without them the noise of far levels would add up.
+    whole, places = shares + (1.0 - shares.sum()) / len(shares), np.arange(len(shares))
+    return float((np.minimum(np.abs(places[:, None] - places), most) @ whole).min())
 
 
 @dataclass(frozen=True)
 class Beside:
     """A metric with further columns, from which the score of the best constant is read.
 
-    ``aside`` makes them, of norm at most one; ``constant`` reads the baseline off their noisy means.
+    ``aside`` makes them, of norm at most one; ``constant`` reads it off their noisy means up to ``rounding``.
     """
 
     inner: Any
     size: int
     aside: Callable[[Judged], Floats]
     constant: Callable[[Floats], float]
+    rounding: float = 0.0
 
     @property
     def centre(self) -> tuple[float, ...]:
@@ -466,12 +464,13 @@ class Beside:
         return estimate
 
     def baseline(self, found: NoisyMeans) -> tuple[float, float]:
-        """Return what the best constant scores, and the deviation of its noise, by the delta method."""
+        """Return what the best constant scores, less what noise adds, and the deviation, by parabolas."""
         scale = _ASIDE * self.inner.radius
-        means = found.value[-self.size :] / scale
-        steps = 1e-4 * np.eye(self.size)
-        slopes = [(self.constant(means + step) - self.constant(means - step)) / 2e-4 for step in steps]
-        return float(self.constant(means)), found.noise / scale * math.hypot(*slopes)
+        means, steps = found.value[-self.size :] / scale, found.noise / scale * np.eye(self.size)
+        value = self.constant(means)
+        up, down = (np.array([self.constant(means + s) - value for s in ends]) for ends in (steps, -steps))
+        deviation = math.hypot(*(up - down) / 2.0, *(up + down) / math.sqrt(2.0), self.rounding)
+        return float(value - (up + down).sum() / 2.0), deviation
 
 
 def beside_classes(inner: Any, classes: int, constant: Callable[[Floats], float]) -> Beside:
@@ -489,7 +488,7 @@ def beside_moments(inner: Any, limits: ScoreLimits) -> Beside:
 
     def variance(means: Floats) -> float:
         mean, square = math.sqrt(2.0) * means
-        return half**2 * max(float(square - mean**2), 0.0)
+        return half**2 * float(square - mean**2)
 
     return Beside(inner, 2, aside, variance)
 
@@ -497,14 +496,21 @@ def beside_moments(inner: Any, limits: ScoreLimits) -> Beside:
 def beside_cells(inner: Any, limits: ScoreLimits) -> Beside:
     """Return a metric of numbers with a histogram of the targets beside it, for the distance from a median.
 
-    Records of one cell count as equal: that takes at most a quarter of a cell's width.
+    A record is shared by the two edges of its cell, so that its distance from any edge is that of its shares;
+    the best edge scores mostly up to an eighth of a cell's width above the median, and at most half of one.
     """
-    edges = np.linspace(limits.low, limits.high, CELLS + 1)
+    width, bound = 2.0 * limits.reach / CELLS, METRICS["mae"].bound_of(limits)
 
     def aside(judged: Judged) -> Floats:
-        return one_hot(np.searchsorted(edges[1:-1], judged.targets), np.zeros(len(judged.targets)), CELLS)
+        within = np.nan_to_num(np.clip(judged.targets, limits.low, limits.high), nan=limits.high)
+        places = np.minimum((within - limits.low) / width, CELLS)
+        cells = np.minimum(places.astype(int), CELLS - 1)
+        lower, upper = (one_hot(cells + k, places, CELLS + 1) for k in (0, 1))
+        return lower + (places - cells)[:, None] * (upper - lower)
 
-    return Beside(inner, CELLS, aside, lambda shares: (edges[1] - edges[0]) * level_distance(shares))
+    return Beside(
+        inner, CELLS + 1, aside, lambda shares: width * level_distance(shares, bound / width), width / 16.0
+    )
 
 
 def beside_rate(inner: Any, limits: ScoreLimits) -> Beside:
@@ -518,7 +524,7 @@ def beside_rate(inner: Any, limits: ScoreLimits) -> Beside:
 
     def constant(means: Floats) -> float:
         mean, product = units * means
-        return 2.0 * max(float(product - xlogy(max(mean, 0.0), max(mean, 1e-300))), 0.0)
+        return 2.0 * float(product - xlogy(max(mean, 0.0), max(mean, 1e-300)))
 
     return Beside(inner, 2, aside, constant)
 
@@ -634,11 +640,10 @@ class MetricRow:
         """Return what the best constant scores on public records; None where nobody knows."""
         if self.beside is None:
             return None if self.constant is None else self.constant(int(judged.codes.max(initial=0)) + 1)
-        ends = (judged.targets.min(), judged.targets.max()) if self.numbers else (0.0, 0.0)
-        limits = ScoreLimits.between(*ends, classes=int(judged.codes.max(initial=0)) + 1)
-        if self.numbers and not limits.reach:
-            return 0.0
-        beside = self.beside(self, limits)
+        if self.numbers:
+            best = np.median(judged.targets) if self.name == "mae" else np.mean(judged.targets)
+            return self.exactly(replace(judged, predicted=np.full(len(judged.targets), best)))
+        beside = self.beside(self, ScoreLimits(classes=int(judged.codes.max(initial=0)) + 1))
         return float(beside.constant(beside.aside(judged).mean(axis=0)))
 
     def exactly(self, judged: Judged) -> Any:
@@ -659,7 +664,7 @@ METRICS = {
             "accuracy", "accuracy", "labels", "right or wrong",
             lambda judged, _: 1.0 - _right(judged).astype(float),
             gain=True, share=True, private=lambda _: Accuracy(),
-            beside=lambda inner, limits: beside_classes(inner, limits.classes, lambda s: min(max(s), 1.0)),
+            beside=lambda inner, limits: beside_classes(inner, limits.classes, max),
         ),
         MetricRow(
             "balanced_accuracy", "balanced_accuracy", "labels", "its class, right or wrong",
@@ -728,6 +733,9 @@ def find_metric(parameter: str, name: str | None, model: Any) -> tuple[MetricRow
     name = ("accuracy" if is_classifier(model) else "r2") if name is None else name
     among(parameter, name, metric_names())
     row = row_named(name) or METRICS["accuracy"]
+    if not hasattr(model, "predict"):
+        said = "predicts nothing, so it has no score. Score a classifier or regressor fitted on its output."
+        raise InvalidInputError(f"{type(model).__name__} {said}")
     if is_classifier(model) == row.numbers:
         kind, known = "a regressor" if row.numbers else "a classifier", ", ".join(metric_names(model))
         raise InvalidInputError(

@@ -42,6 +42,7 @@ QUICK = 50
 TOP = 20
 COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
+HIDDEN_SCORE = "noise hides it: pay more, or score by mae or mse"
 _NOT_SHOWN = (Status.NO_NOISE, Status.UNPAID, Status.UNPROVEN)
 _LEARNED = ("the schema was learned", "(learned: ", "learned from records", "by a schema that was learned")
 
@@ -305,7 +306,8 @@ def scores_of(scores: Any, digest: str = "") -> list[Line]:
 def _score(name: str, value: Any) -> Line:
     row = row_named(re.split(r" by |, ", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
-    out: Line = {"name": name, "words": "" if row is None else f"each record adds: {row.words}"}
+    words = "" if row is None else f"each record adds: {row.words}; {clip_words(report)}".rstrip("; ")
+    out: Line = {"name": name, "words": words}
     out["price"] = (
         f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}; "
         f"{report.status}"
@@ -321,18 +323,25 @@ def _score(name: str, value: Any) -> Line:
         return out
     low, high = map(float, ends)
     if not math.isfinite(high - low):
-        return out | {"text": "not known", "interval": "noise hides it: pay more, or score by mae or mse"}
+        return out | {"text": "not known", "interval": HIDDEN_SCORE}
     out["interval"] = f"{low:.4g} to {high:.4g}"
     if row is not None and row.share and 0.0 <= low <= high <= 1.0:
         out |= {"low": 100 * low, "high": 100 * high, "at": 100 * min(max(number, 0.0), 1.0)}
     return out
 
 
+def clip_words(report: Any) -> str:
+    """Return at which loss of a record a paid score is clipped, as its report says it."""
+    return next((line for line in getattr(report, "public", ()) if line.startswith("loss_bound")), "")
+
+
 def constant_words(baseline: tuple[float, float] | None) -> str:
-    """Return what the best constant scores, with twice the deviation of its noise."""
+    """Return what the best constant scores, with twice the deviation of its noise, up to half of it."""
     if baseline is None:
         return ""
     value, noise = baseline
+    if abs(value) < 4 * noise:
+        return "not known, noise hides it: pay more"
     return f"{value:.3g} ± {2 * noise:.2g}" if noise else f"{value:.4g}"
 
 
