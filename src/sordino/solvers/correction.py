@@ -39,7 +39,7 @@ from sordino.solvers.descent import (
     target_center,
     target_unit,
 )
-from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights
+from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights, hides_tail
 from sordino.solvers.newton import CONSTANT, Believed, Bowl, newton_steps
 
 # Shares of the counts of gradients, for each time they are asked, of long rows and of the whole gradient.
@@ -88,6 +88,8 @@ _LEAST, _FARTHEST = 1e-4, 5.0
 # itself, says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise.
 _BITTEN, _TOLD = 0.1, 1500.0
+# A mean of uneven counts of fewer bounds over records times epsilon is asked at the declared bound alone.
+_HIDDEN = 80.0
 
 
 def is_few(problem: Problem) -> bool:
@@ -529,7 +531,7 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
     shares, sizes = whole.targets.far
     spread = noise_std(whole.curator, "offset") / whole.problem.population
     width, bias = whole.widest, 0.0
-    if shares.any():  # as if all of the tail were on one side
+    if shares.any() and not hides_tail(whole.problem, whole.targets, _HIDDEN):  # as if all on one side
         width, bias = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
     asks = OFFSET_ASKS - whole.curator.used.get("offset", 0)
     found = [whole.mean(w, min(width, whole.widest)) for _ in range(asks - 1)]
@@ -563,13 +565,11 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float]:
     """
     mean = mean_target(whole.curator, whole.problem, "offset", 1) / whole.targets.size
     off, error = _mean_residual(whole, w)
-    out, sure = w.copy(), 0.0
-    if mean > 0:
-        noise = math.sqrt(error)
-        moved = math.log(mean / max(mean + off, noise, NOTHING))
-        out[-1] += believe(moved, error / mean**2, SLOPE**2) / whole.own.intercept
-        sure = abs(moved) - 3.0 * noise / mean
-    return out, sure
+    out, noise = w.copy(), max(math.sqrt(error), NOTHING)
+    mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least
+    moved = math.log(mean / max(mean + off, noise))
+    out[-1] += believe(moved, error / mean**2, SLOPE**2) / whole.own.intercept
+    return out, abs(moved) - 3.0 * noise / mean
 
 
 def _step(whole: Whole, start: Floats, width: float, asks: int) -> Believed:

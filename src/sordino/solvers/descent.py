@@ -130,6 +130,11 @@ class TargetUnit:
     means: tuple[Floats, float] | None = None
 
     @property
+    def mean(self) -> float:
+        """The mean distance to the centre, as far as counts tell it."""
+        return float(self.far[0] @ self.far[1])
+
+    @property
     def spread(self) -> float:
         """The root of the mean squared distance to the centre."""
         shares, sizes = self.far

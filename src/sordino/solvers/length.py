@@ -47,6 +47,9 @@ _CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _VERY_FEW = 0.01, 0.05, 4000.0, 17.0
 # So many records outside of the most frequent class are needed to learn which they are: in deviations of a
 # count with all of the budget, and of the released one.
 _LEARNABLE, _TOLD = 2.0, 0.5
+# A mean of uneven counts is so many bounds over records times epsilon, or it is all that is asked. Their mean
+# square is so many times their mean and its square; at most 2 times the larger for Poisson counts.
+_LEARNABLE_MEAN, _UNEVEN = 20.0, 4.0
 
 
 def has_room(problem: Problem, coefficients: int) -> float:
@@ -94,11 +97,18 @@ def class_odds(curator: Curator, problem: Problem) -> TargetUnit:
 def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
     """Return whether records outside of the most frequent class stand out of noise, by released shares."""
     if "classes" not in curator.plan.releases:
-        return True
+        return not hides_tail(problem, targets, _LEARNABLE_MEAN)
     odds = np.append(0.0, targets.center) if problem.outputs == 1 else np.asarray(targets.center)
     others = problem.population * (1.0 - softmax(odds).max())
     least = (_LEARNABLE * math.sqrt(class_share(problem)) + _TOLD) * (len(odds) - 1)  # each has its noise
     return class_share(problem) < 1.0 and bool(others >= least * noise_std(curator, "classes"))
+
+
+def hides_tail(problem: Problem, targets: TargetUnit, least: float) -> bool:
+    """Return whether few large counts make the mean, and it is below so many bounds over n epsilon."""
+    drowns = targets.mean * problem.population * problem.epsilon < least * problem.target_bound
+    uneven = targets.spread**2 > _UNEVEN * targets.mean * max(targets.mean, 1.0) > 0.0
+    return problem.loss.targets == "counts" and uneven and drowns
 
 
 def constant_odds(curator: Curator, problem: Problem, names: Sequence[str], targets: TargetUnit) -> Any:
@@ -251,10 +261,11 @@ def length_query(problem: Problem, coefficients: int) -> MarginFit:
 
 
 def constant_weights(problem: Problem, affine: Affine, targets: TargetUnit) -> Floats:
-    """Return the mapped weights of the model that predicts the centre of the targets."""
-    w = np.zeros(problem.shape)
+    """Return the mapped weights of the model that predicts the centre of targets, or the mean of counts."""
+    w, mean = np.zeros(problem.shape), targets.mean if problem.loss.targets == "counts" else 0.0
     if affine.intercept:
-        w[..., -1] = targets.center / (targets.size * affine.intercept)
+        margin = math.log(mean) if mean > 1.0 else targets.center / targets.size
+        w[..., -1] = margin / affine.intercept
     return w
 
 
