@@ -21,6 +21,7 @@ from sordino.parties.mpc.lasting import Lasting
 from sordino.parties.mpc.party import load_local
 from sordino.parties.mpc.plan import JointPlan, in_words
 from sordino.parties.mpc.tasks import joint_task
+from sordino.problems.scales import BINS
 from sordino.runs import Ask, Fitted, PrivacyReport, Promise
 from sordino.solvers.base import NoisyCoefficients
 
@@ -267,7 +268,8 @@ def test_door_14_a_plan_says_how_much_it_opens_and_a_run_opens_no_more(tmp_path)
     codes, said = three.run(limit=120)
     assert codes == [0, 0, 0], said
     opened = plan.rehearsal.largest
-    assert opened["moments"] == 2 * 4  # more than the five coefficients that were counted before
+    assert opened["units"] == 4 * BINS  # more than the five coefficients that were counted before
+    assert opened["moments"] == 4
     assert opened["second"] == 5 * 6 // 2  # with the constant entry
     times = {name: release.times for name, release in plan.kernel_plan.releases.items()}
     assert plan.coordinates >= sum(opened[name] * times[name] for name in times)

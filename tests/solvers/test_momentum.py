@@ -95,10 +95,10 @@ def test_the_two_probes_differ_by_the_mean_of_the_rows():
 
 def test_steps_grow_where_margins_are_sure():
     problem = made_problem(intercept=0.7)
-    pace = SharedPace(1.0, 2.0, 0.0, longest=2.0)
+    pace = SharedPace(1.0, 2.0, 0.0, short=0.5)
     here, there = np.zeros(problem.columns), np.zeros(problem.columns)
     there[-1] = 0.7 * 1.5 * problem.curvature  # slopes as steep as they can be
     pace.look(here, there, problem)
-    assert pace.largest == pytest.approx(2.0)
-    pace.look(here, there / 16, problem)
-    assert pace.largest == pytest.approx(16.0)
+    assert (pace.largest, pace.short) == pytest.approx((2.0, 0.5))
+    pace.look(here, there / 4, problem)
+    assert (pace.largest, pace.short) == pytest.approx((8.0, 2.0))  # across the shared direction and along it

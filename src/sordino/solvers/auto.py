@@ -77,8 +77,8 @@ COLUMN_POWER = 0.4
 # Shares of the budget: of the moments, of the counts of sizes before and after they are centred.
 MOMENTS, UNITS = 0.05, 0.04
 # So many records times epsilon, for the root of the number of columns, show how large each of them is. Labels
-# of many columns need more: what counts do not show is followed less than by sums (Adult, n = 8,000: .848 for
-# .853), so that they are asked for each column.
+# and numbers of records need more: what counts do not show is followed less than by sums (Adult, n = 8,000:
+# .848 for .853), so that they are asked for each column.
 _SHOWN = 400.0
 # Rows are added up that are clipped at so many times their usual length.
 _LONG = 1.5
@@ -86,22 +86,22 @@ _LONG = 1.5
 _FULL = 0.5
 # Entries have about their largest octave or so many below it.
 _TAIL = 12
-# A column that counts do not show is taken to have this part of the entries that noise could hide.
-_DROWNED = 0.03
+# A column that counts do not show is taken to have this part of the entries that noise could hide: of labels,
+# and of numbers, whose whole rows are asked once more (chosen on a flag of 3 % and a dose of 60 records).
+_DROWNED, _DROWNED_OF_NUMBERS = 0.03, 0.01
 _SIZES = SizeCounts("rows")
 
 
 def has_units(problem: Problem) -> bool:
-    """Return whether the sizes of columns are counted one by one: labels, counts and persons, few columns.
+    """Return whether the sizes of columns are counted one by one: few columns of many records times epsilon.
 
     Sums of columns in one unit, that of the longest, tell nothing of columns that are a thousand times
-    smaller. A count has no unit. Numbers of records have a correction by whole rows in the place of it.
+    smaller. A count has no unit.
     """
     signal = problem.population * min(problem.epsilon, 4.0)
     few = has_metric(problem) or problem.loss.targets == "counts"
-    own = problem.loss.targets != "numbers" or problem.unit == "person"
-    power = 1.0 if isinstance(problem.loss, LabelModel) else 0.5
-    return own and few and signal >= _SHOWN * problem.features**power
+    whole = problem.unit == "person" or problem.loss.targets == "counts"
+    return few and signal >= _SHOWN * problem.features ** (0.5 if whole else 1.0)
 
 
 def map_queries(problem: Problem, units: bool) -> dict[str, tuple[Any, int, float]]:
@@ -152,7 +152,8 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
         closer, nearer, _ = _column_units(curator, problem, means, units)
         full = shown > _FULL  # of the others most entries are zero: their distance to a mean is no size
         units, sizes = np.where(full, closer, units), np.where(full, nearer, sizes)
-    drowned = _DROWNED * sure(d) * noise_std(curator, "units") / n
+    least = _DROWNED_OF_NUMBERS if problem.loss.targets == "numbers" else _DROWNED
+    drowned = least * sure(d) * noise_std(curator, "units") / n
     scale = np.maximum(sizes[0], max(drowned, 1.0 / n)) ** -COLUMN_POWER
     return Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
 
