@@ -66,8 +66,8 @@ def test_intervals_cover_within_two_points_in_a_thousand_repeats(kind, column, e
 
 @pytest.mark.parametrize("kind", ["count", "mean"])
 def test_a_twin_with_half_the_noise_in_its_interval_is_caught(kind, monkeypatch):
-    honest = groups.noise_of
-    monkeypatch.setattr(groups, "noise_of", lambda *a: honest(*a) / 2)
+    honest = groups.noise_std
+    monkeypatch.setattr(groups, "noise_std", lambda *a: honest(*a) / 2)
     assert covered(kind, "tied", 60, epsilon=0.3).min() < stats.binom.ppf(1e-4, 60, 0.95)
 
 
