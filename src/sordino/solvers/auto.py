@@ -100,8 +100,9 @@ def has_units(problem: Problem) -> bool:
     """
     signal = problem.population * min(problem.epsilon, 4.0)
     few = has_metric(problem) or problem.loss.targets == "counts"
-    whole = problem.unit == "person" or problem.loss.targets == "counts"
-    return few and signal >= _SHOWN * problem.features ** (0.5 if whole else 1.0)
+    numbers = problem.loss.targets == "numbers" and problem.unit == "record"
+    power = 1.0 if numbers or isinstance(problem.loss, LabelModel) else 0.5
+    return few and signal >= _SHOWN * problem.features**power
 
 
 def map_queries(problem: Problem, units: bool) -> dict[str, tuple[Any, int, float]]:
