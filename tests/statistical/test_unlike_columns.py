@@ -1,4 +1,4 @@
-"""Labels and counts beside columns of other units, and few records of a rare class, by the default."""
+"""Labels, counts and numbers beside columns of other units; few records of a rare class; by the default."""
 
 import numpy as np
 import pytest
@@ -96,3 +96,29 @@ def test_few_positives_are_no_worse_than_their_share(persons, rows, columns):
         constant = log_loss(rest, np.full(TESTED, rest.mean()))
         excess.append(log_loss(rest, model.predict_proba(X[n:])) - constant)
     assert np.mean(excess) < 0.004  # .008 and .006 where the odds of the shares grew with the slope
+
+
+def test_a_column_that_counts_do_not_show_leaves_rows_their_unit():
+    """Sums of rows of no known size once had a mean of 1e-8, and rows were in units of it: R2 -10."""
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng([seed, 3])
+        X = (rng.random((4524, 1)) < 0.034).astype(float)
+        y = 8.0 * X[:, 0] + rng.standard_t(3, 4524)
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(3.9, 1e-5, data_norm=1.27, target_bound=50.0).fit(X[:524], y[:524])
+        found.append(model.score(X[524:], y[524:]))
+    assert np.median(found) > 0.2
+
+
+def test_numbers_beside_a_rare_dose_are_those_of_least_squares():
+    found = []
+    for seed in range(3):
+        public, X, signal = beside_a_dose(5000 + TESTED, seed)
+        y = signal + public.normal(size=len(signal))
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(1.0, 1e-5, data_norm=1001.0, target_bound=12.0).fit(X[:5000], y[:5000])
+        found.append(np.mean(np.square(model.predict(X[5000:]) - signal[5000:])))
+    assert (
+        max(found) < 0.02
+    )  # of a signal whose variance is about 1.1; .01 to .42 where all columns had one unit

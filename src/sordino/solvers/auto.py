@@ -145,7 +145,8 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
         return map_of(problem, (released[:d], released[d:]), noise_std(curator, "moments") / n)
     units, sizes, shown = _column_units(curator, problem, None)
     flat = Affine(np.zeros(d), 1.0 / units, 0.0)
-    usual = _LONG * math.sqrt(max(float(sizes[1].sum()), 1e-12))
+    hidden = sure(d) * noise_std(curator, "units") / n  # so many entries may be there where counts show none
+    usual = _LONG * math.sqrt(max(float(sizes[1].sum()), min(hidden, 1.0)))
     own = usual / n
     means = curator.release("moments", flat.resize(1.0 / usual)) * own if problem.intercept else np.zeros(d)
     means = units * shrunk(means, noise_std(curator, "moments") * own, d)
@@ -154,8 +155,7 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
         full = shown > _FULL  # of the others most entries are zero: their distance to a mean is no size
         units, sizes = np.where(full, closer, units), np.where(full, nearer, sizes)
     least = _DROWNED_OF_NUMBERS if problem.loss.targets == "numbers" else _DROWNED
-    drowned = least * sure(d) * noise_std(curator, "units") / n
-    scale = np.maximum(sizes[0], max(drowned, 1.0 / n)) ** -COLUMN_POWER
+    scale = np.maximum(sizes[0], max(least * hidden, 1.0 / n)) ** -COLUMN_POWER
     return Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
 
 
