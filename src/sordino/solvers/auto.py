@@ -96,7 +96,7 @@ def has_units(problem: Problem) -> bool:
     """Return whether the sizes of columns are counted one by one: few columns of many records times epsilon.
 
     Sums of columns in one unit, that of the longest, tell nothing of columns that are a thousand times
-    smaller. A count has no unit.
+    smaller. A histogram of sizes needs no unit.
     """
     signal = problem.population * min(problem.epsilon, 4.0)
     few = has_metric(problem) or problem.loss.targets == "counts"
