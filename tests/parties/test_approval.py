@@ -14,7 +14,7 @@ from sordino.errors import InvalidInputError
 from sordino.parties.mpc import control as party_daemon
 from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.plan import JointPlan, in_words
 from sordino.parties.mpc.transcript import TranscriptError
 from sordino.parties.words import PlanRefusedError
 
@@ -170,3 +170,9 @@ def test_the_head_of_the_decisions_is_part_of_the_reservation(tmp_path):
     found = CliRunner().invoke(main, check)
     assert found.exit_code == 1
     assert "not those" in found.output
+
+
+def test_the_screen_shows_no_epsilon_below_the_one_that_is_booked(plan):
+    (said,) = [line for line in in_words(plan) if line.startswith("Cost for one record")]
+    shown = float(said.split("epsilon ")[1].split(",")[0])
+    assert plan.certificate.epsilon <= shown <= 1.001 * plan.certificate.epsilon

@@ -99,7 +99,7 @@ def test_a_plan_says_how_many_may_leave(tmp_path):
 
     plan = JointPlan.load(_five(tmp_path).plan_path)
     assert plan.share.dropouts == 1
-    assert any("goes on if 1 of them leave" in line for line in in_words(plan))
+    assert any("those who leave it, 1 of them at most" in line for line in in_words(plan))
     assert read_transcript(tmp_path / "none").lines == ()
 
 

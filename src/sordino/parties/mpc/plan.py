@@ -23,6 +23,7 @@ from sordino.parties.mpc.links import Member
 from sordino.parties.mpc.tasks import MAX_RELEASES, Rehearsal, joint_task, rehearse, seconds_of
 from sordino.runs import Ask, Promise, Task
 from sordino.runs.promise import at_multipliers
+from sordino.values import at_most
 
 FORMAT = 3
 MAX_MEMBERS = 100
@@ -283,15 +284,15 @@ def in_words(plan: JointPlan) -> list[str]:
         *members,
         f"Under the charter {text['charter']}." if "charter" in text else "Under no charter.",
         f"If more than {threshold} of them pool what they see, they learn more than the opened answers.",
-        f"The run goes on if {plan.share.dropouts} of them leave it, without their records.",
+        f"The run goes on without the records of those who leave it, {plan.share.dropouts} of them at most.",
         "Task:",
         *(f"  {shown(k)[1:-1]} = {shown(v)}" for k, v in sorted(facts.items())),
         *(f"  {fact}" for fact in plan.task.public),
         f"Opened to all, {plan.coordinates} numbers at most, noise {text['mode']}:",
         *releases,
         f"Work: about {in_time(seconds_of(plan.coordinates, plan.share))} of processor time for each member.",
-        f"Cost for one {plan.bare_plan.unit} ({plan.bare_plan.relation.value}): epsilon {found.epsilon:.4g}, "
-        f"delta {found.delta:.3g}.",
+        f"Cost for one {plan.bare_plan.unit} ({plan.bare_plan.relation.value}): "
+        f"epsilon {at_most(found.epsilon)}, delta {at_most(found.delta, 3)}.",
     ]
 
 
