@@ -65,7 +65,7 @@ def test_a_momentum_that_does_not_exist_is_refused(name, extra):
         make_solver(name, made_problem(), Options(extra=extra))
 
 
-@pytest.mark.parametrize("solver", ["ight", "sgd-ht"])
+@pytest.mark.parametrize("solver", ["ight", "sgd-ht", "svrg-ht", "scsg-ht"])
 def test_rows_that_share_a_direction_are_learned_across_it(solver, monkeypatch):
     rng = np.random.default_rng(0)
     across = rng.normal(size=(3000, 40)) / 40**0.5 / 5

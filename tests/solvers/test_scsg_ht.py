@@ -164,3 +164,9 @@ def test_an_open_step_thresholds_late_and_a_given_one_at_once(name):
         for settings in ({}, {"extra": {"threshold_after": 0.7}}, {"step_size": 1.0})
     )
     assert (late.threshold_after, asked.threshold_after, fixed.threshold_after) == (0.5, 0.7, 0.0)
+
+
+def test_an_epoch_is_whole_where_its_corrections_bear_their_noise_and_one_step_elsewhere():
+    wide, many = made_problem(n=2000), made_problem(n=200_000)
+    assert make_solver("svrg-ht", wide, Options(4)).lengths == (1,) * 50
+    assert make_solver("svrg-ht", many, Options(4)).lengths == (10,) * 5

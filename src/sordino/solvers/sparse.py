@@ -109,25 +109,25 @@ class Ight(GradientPlan):
         start = (options.n_nonzero_coefs, run[0], options.step_size, options.clip(problem), run[1])
         return cls(*start, momentum, own.get("threshold_after", late), paced)
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        sparse = curator.plan.releases["gradient"].lazy
+    def run(self, curator: Curator, problem: Problem, name: str = "gradient") -> Iterator[Point]:
+        sparse = curator.plan.releases[name].lazy
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse)
         margin = SPARSE if self.paced and self.sparsity is not None else DENSE
-        pace = Pace.of(curator, "gradient", problem, margin, self.momentum.weight)
+        pace = Pace.of(curator, name, problem, margin, self.momentum.weight)
         looks: set[int] = set()
         if self.paced and SharedPace.fits(problem, self.steps):
             answers = []
             for margin in (SATURATION, -SATURATION):
-                answers.append(curator.release("gradient", SharedPace.beside(dense(w), problem, margin)))
+                answers.append(curator.release(name, SharedPace.beside(dense(w), problem, margin)))
                 yield w
-            pace = SharedPace.across(pace, curator, problem, answers[0] - answers[1])
+            pace = SharedPace.across(pace, curator, name, problem, answers[0] - answers[1])
             looks = {int(share * self.steps) for share in LOOKS}
         t, step = 2 * bool(looks), pace.first if self.step is None else self.step
         while t < self.steps:
             asked, start = self.momentum.ask_point(w, previous), self.momentum.step_point(w, previous)
-            g, t = curator.release("gradient", asked), t + 1
+            g, t = curator.release(name, asked), t + 1
             if isinstance(pace, SharedPace) and t in looks:
-                there, t = curator.release("gradient", SharedPace.beside(dense(asked), problem)), t + 1
+                there, t = curator.release(name, SharedPace.beside(dense(asked), problem)), t + 1
                 pace.look(g, there, problem)
                 yield w
             if problem.penalties:
@@ -291,6 +291,12 @@ class ScsgHt:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
+        if self.step is None and self.snapshot_keep is None and set(self.lengths) == {1}:
+            # Without a correction each snapshot is a gradient like any other, and paced like one.
+            start = (self.sparsity, len(self.lengths), None, self.clip, self.snapshots)
+            plain = Ight(*start, Momentum("nesterov"), self.threshold_after, paced=True)
+            yield from plain.run(curator, problem, "snapshot")
+            return
         w = starting_point(problem.shape, problem.n_intercepts, sparse=self._lazy(problem))
         pace = self._pace(curator, problem) if self.step is None else None
         momentum = Momentum("nesterov") if pace is not None and not self._lazy(problem) else Momentum()
@@ -347,21 +353,21 @@ class ScsgHt:
         return sparse and problem.outputs == 1 and not problem.secure_noise
 
 
-def _bearable(problem: Problem, mean: float) -> float:
-    """Return how many steps an epoch may have before the noise of its corrections outweighs them.
+def _bears_corrections(problem: Problem, mean: float) -> bool:
+    """Tell whether an epoch of so many steps outweighs the noise of its corrections.
 
     A correction has noise of norm ``z sqrt(d) / b`` times the distance from the snapshot, and z is at least
     about ``sqrt(steps) (b / n) 4 / epsilon``: with many columns for the records there is no room for one.
     """
     noise = 4 * math.sqrt(SCSG_STEPS * math.prod(problem.shape)) / (problem.population * problem.epsilon)
-    return max(1.0, min(mean, BEARABLE / noise)) if noise else mean
+    return mean * noise <= BEARABLE
 
 
 def _lengths(own: dict[str, Any], options: Options, mean: float, problem: Problem) -> tuple[int, ...]:
     """Return the lengths of all epochs, cut where ``max_iter`` steps are reached."""
     epochs = own["epochs"]
     if epochs is None:
-        mean = min(mean, _bearable(problem, mean))
+        mean = mean if _bears_corrections(problem, mean) else 1.0
         epochs = math.ceil(SCSG_STEPS / mean)
     longest = math.ceil(20 * mean)
     if own["option"] == "II":

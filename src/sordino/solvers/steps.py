@@ -287,10 +287,10 @@ class SharedPace(Pace):
         return moved
 
     @classmethod
-    def across(cls, pace: Pace, curator: Curator, problem: Problem, mean: Floats) -> SharedPace:
+    def across(cls, pace: Pace, curator: Curator, name: str, problem: Problem, mean: Floats) -> SharedPace:
         """Return the pace with a noisy mean of the rows with their intercept entry."""
-        expected = curator.plan.releases["gradient"].sampling.expected(problem.population)
-        std, sampled = noise_of(curator, "gradient", problem), float(expected < problem.population) / expected
+        expected = curator.plan.releases[name].sampling.expected(problem.population)
+        std, sampled = noise_of(curator, name, problem), float(expected < problem.population) / expected
         features, size = mean[:-1], problem.features
         noise, length = 2 * std**2 * size + problem.data_norm**2 * sampled, float(features @ features)
         left = max(0.0, length - noise)
