@@ -11,8 +11,8 @@ it flatters the grid, not the default. Reported is the mean loss of the default 
 
 Constants of the rules for sparse descent were chosen on 20news, Reuters, IMDB and on pairs of classes of
 MNIST and CIFAR-10, after a first sweep of 48 settings on RCV1's test rows had shown which of them matter, and
-after the chest X-rays had shown that rows of one direction need a rule of their own. RCV1 and the X-rays are
-not unseen here; a9a, mushrooms, news20, ijcnn1 and the made-up designs are.
+after the chest X-rays and mushrooms had shown that rows of one direction need a rule of their own. RCV1, the
+X-rays and mushrooms are not unseen here; a9a, news20, ijcnn1 and the made-up designs are.
 """
 
 from __future__ import annotations
