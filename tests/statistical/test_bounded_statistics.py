@@ -133,3 +133,11 @@ def test_answers_that_a_ledger_adds_up_have_gaussian_noise(tmp_path):
     for _ in range(20):  # twenty times .1 is 2 where epsilons add up
         found = sordino.mean(x, 0.1, 1e-6, bounds=(-9.0, 9.0), ledger=ledger, dataset_id="ward")
     assert {r.mechanism.split()[0] for r in found.privacy.releases} == {"Gaussian"}
+
+
+@pytest.mark.parametrize(("n", "worst"), [(30_000, 0.15), (300_000, 0.02)])
+def test_quantiles_of_a_long_tail_between_wide_bounds_have_no_bias_that_stays(n, worst):
+    x = np.minimum(100.0 * np.random.default_rng(0).pareto(1.2, n), 1e6)
+    with seeded_noise_not_private(5):
+        found = sordino.quantiles(x, [0.1, 0.5, 0.9], epsilon=1.0, bounds=(0.0, 1e6))
+    assert np.max(np.abs(found / np.quantile(x, [0.1, 0.5, 0.9]) - 1.0)) < worst

@@ -576,7 +576,7 @@ class GroupBy:
         delta: float | None = None,
         *,
         bounds: Any,
-        resolution: int = 12,
+        resolution: int | None = None,
         **options: Any,
     ) -> PrivateTable:
         """Return quantiles of the numbers of each group between public ``bounds``, any number for one price.
@@ -587,7 +587,7 @@ class GroupBy:
         **Privacy.** One Gaussian release of counts and one of a tree of counts per group.
         """
         terms, wanted = _terms(epsilon, delta, options), check_probabilities(q)
-        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
+        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
         own = {"probabilities": tuple(wanted.tolist()), "depth": depth}
         table = self._release_table("quantile", "cell-quantiles", terms, x, bounds, **own)
         return _spread(table, wanted, np.ndim(q) == 0)

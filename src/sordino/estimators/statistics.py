@@ -362,7 +362,7 @@ def quantiles(
     delta: float | None = None,
     *,
     bounds: tuple[float, float] | None = None,
-    resolution: int = 14,
+    resolution: int | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
     secure_noise: bool = True,
@@ -378,8 +378,9 @@ def quantiles(
     x : n numbers, or n rows of d numbers.
     q : one probability or several, in [0, 1].
     bounds : public limits with cells of equal width; None uses cells that grow from a rough private
-        median outwards (a tenth of the budget), each about 0.7 % of its distance at the default resolution.
-    resolution : the depth of the tree, 2 to 20.
+        median outwards (a tenth of the budget), each about 0.7 % of its distance at resolution 14.
+    resolution : the depth of the tree, 2 to 20; answers are no finer than a cell, and the interval says so.
+        None takes as many cells as there are records, a depth of 16 to 18 (14 for many columns).
     confidence : the probability with which ``.interval`` covers all sample quantiles at q: the records of
         rank q n - 1 to q n + 1 and what is between them, whichever definition you use, with any number of
         ties. Ends are borders of cells; without bounds an end beyond the last cell is infinite, with bounds
@@ -397,7 +398,7 @@ def quantiles(
         sample,
         probabilities=tuple(wanted.tolist()),
         bounds=check_bounds(bounds),
-        depth=check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 14,
+        depth=check_count("resolution", resolution, 2, 20, "It is the depth of the tree."),
         confidence=check_share("confidence", confidence),
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
