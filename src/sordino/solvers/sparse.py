@@ -353,21 +353,14 @@ class ScsgHt:
         return sparse and problem.outputs == 1 and not problem.secure_noise
 
 
-def _bears_corrections(problem: Problem, mean: float) -> bool:
-    """Tell whether an epoch of so many steps outweighs the noise of its corrections.
-
-    A correction has noise of norm ``z sqrt(d) / b`` times the distance from the snapshot, and z is at least
-    about ``sqrt(steps) (b / n) 4 / epsilon``: with many columns for the records there is no room for one.
-    """
-    noise = 4 * math.sqrt(SCSG_STEPS * math.prod(problem.shape)) / (problem.population * problem.epsilon)
-    return mean * noise <= BEARABLE
-
-
 def _lengths(own: dict[str, Any], options: Options, mean: float, problem: Problem) -> tuple[int, ...]:
     """Return the lengths of all epochs, cut where ``max_iter`` steps are reached."""
     epochs = own["epochs"]
     if epochs is None:
-        mean = mean if _bears_corrections(problem, mean) else 1.0
+        # A correction has noise of norm z sqrt(d) / b times the distance from the snapshot, and z is at least
+        # about sqrt(steps) (b / n) 4 / epsilon: with many columns for the records there is no room for one.
+        noise = 4 * math.sqrt(SCSG_STEPS * math.prod(problem.shape)) / (problem.population * problem.epsilon)
+        mean = mean if mean * noise <= BEARABLE else 1.0
         epochs = math.ceil(SCSG_STEPS / mean)
     longest = math.ceil(20 * mean)
     if own["option"] == "II":
