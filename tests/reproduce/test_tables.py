@@ -287,7 +287,7 @@ def test_without_privacy_the_best_of_three_models_is_meant(best, monkeypatch: py
         return (0.1 if best == options.get("solver", epsilon) else 0.9), None
 
     monkeypatch.setattr(linear, "_fit_one", fitted)
-    assert linear._plain(toy(), 1e-3, 0) == {"value": 0.1}
+    assert linear._plain(toy(), 1e-3, 0, 300) == {"value": 0.1}
 
 
 def test_a_page_shows_the_printed_number_without_privacy_and_no_rounding_errors():
