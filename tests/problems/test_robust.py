@@ -24,7 +24,7 @@ from sordino.problems.scales import (
     PairMoments,
     PairScales,
     RankTree,
-    octaves,
+    counts_of,
 )
 
 BOTH = [Relation.ADD_REMOVE, Relation.REPLACE_ONE]
@@ -256,14 +256,13 @@ def test_outer_products_attain_their_sensitivity_by_orthogonal_differences():
 
 
 def test_an_octave_holds_the_numbers_below_its_edge():
-    values = np.array([0.0, 1.0, 1.5, -2.0, 1e-300, 1e300, math.nan])
-    bins = octaves(values)
-    assert bins[-1] == bins[0] == -1
-    assert bins[4] == 0
-    assert bins[5] == BINS - 1
-    assert EDGES[bins[1]] == 2.0
-    assert EDGES[bins[2]] == 2.0
-    assert EDGES[bins[3]] == 4.0
+    values = np.array([[0.0, 1.0, 1.5, -2.0, 1e-300, 5e-324, 1e300, math.nan, -math.inf]])
+    counts = counts_of(values)
+    assert (
+        counts.sum(axis=1) == [0, 1, 1, 1, 1, 1, 1, 0, 0]
+    ).all()  # no octave has zero, or what is not finite
+    assert list(np.argmax(counts, axis=1)[4:7]) == [0, 0, BINS - 1]
+    assert list(EDGES[np.argmax(counts, axis=1)[1:4]]) == [2.0, 2.0, 4.0]
 
 
 def test_the_sides_of_a_histogram_add_up_to_it_and_hold_what_lies_above_and_below():

@@ -141,14 +141,14 @@ def solve_scale(event_at: EventAt, epsilon: float, delta: float, relation: Relat
     epsilon, delta, relation : the target.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    if is_non_private(flatten(event_at(1.0))):
+    # Two scales fix how each event depends on the scale, so that no other plan has the same key.
+    events = [event_at(scale) for scale in (1.0, 2.0)]
+    if is_non_private(flatten(events[0])):
         raise CalibrationError(
             "The plan holds a release without noise, so its epsilon is inf at every noise scale. "
             "Give every release a mechanism, or ask for epsilon=float('inf')."
         )
-    # Two scales fix how each event depends on the scale, so that no other plan has the same key.
-    shape = [encode(event_at(scale)) for scale in (1.0, 2.0)]
-    key = cache_key(shape, epsilon, delta, relation.value)
+    key = cache_key([encode(event) for event in events], epsilon, delta, relation.value)
     for remembered in (_MEMORY.get, load):
         found = remembered(key)
         # A file may say anything: what is remembered is certified now, for this event.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -226,7 +227,9 @@ class Plan:
             name: replace(r, mechanism=r.mechanism.at(scale * r.mechanism.relative))
             for name, r in self.releases.items()
         }
-        return replace(self, releases=releases)
+        out = copy(self)  # its parts were checked at noise 1 and are the same
+        object.__setattr__(out, "releases", MappingProxyType(releases))
+        return out
 
     def event(self) -> dp.DpEvent:
         """Return the privacy event of the whole plan."""

@@ -479,14 +479,16 @@ def error_of(margin: float, y: float, unit: float, threshold: float) -> float:
 
 
 @numba.njit(inline="always", error_model="numpy")
-def residual(kind: int, margin: float, y: float, unit: float, threshold: float) -> tuple[float, float]:
-    """Return the residual of a record, and the largest that either label would have (1 for numbers)."""
+def residual(loss: Any, margin: float, small: float, y: float) -> tuple[float, float]:
+    """Return the residual of a record, and the largest that either label would have (1 for numbers).
+
+    ``loss`` is (kind, unit, threshold), ``small`` is ``exp(-|margin|)``; labels are signs.
+    """
+    kind, unit, threshold = loss
     if kind == NUMBERS:
         return error_of(margin, y, unit, threshold) / unit, 1.0
-    along = y * margin
-    small = math.exp(-abs(along))
     largest = 1.0 / (1.0 + small)
-    return -y * ((small if along > 0.0 else 1.0) * largest) / unit, largest
+    return -y * ((small if y * margin > 0.0 else 1.0) * largest) / unit, largest
 
 
 @compile_with_cache(nogil=True, error_model="numpy", fastmath={"contract"})

@@ -176,11 +176,11 @@ class SizeCounts(OneCount):
             return counts
         return np.append(counts[close].sum(), np.where(close, 0.0, counts)[1:])
 
-    def on_grid(self, octaves: Floats, last: int) -> Floats:
-        """Return counts of octaves as counts of this grid, in units of the end of octave ``last``."""
-        cells = np.arange(_LOWEST, _HIGHEST + 1) + last
-        inside = (cells >= 0) & (cells < len(octaves))
-        return np.where(inside, octaves[np.where(inside, cells, 0)], 0.0)
+    def on_grid(self, octaves: Floats, last: Ints) -> Floats:
+        """Return rows of counts of octaves as counts of this grid, in units of the ends of ``last``."""
+        cells = np.arange(_LOWEST, _HIGHEST + 1) + last[:, None]
+        inside = (cells >= 0) & (cells < octaves.shape[1])
+        return np.where(inside, np.take_along_axis(octaves, np.where(inside, cells, 0), axis=1), 0.0)
 
     def _below(self, cell: Any) -> Any:
         """Return the largest size in a cell."""
@@ -193,26 +193,31 @@ class SizeCounts(OneCount):
         return max(1.0, float(kept @ np.square(sizes)) / clipped) if clipped > 0 else 1.0
 
     def standing(self, counts: Floats, noise: float, most: float) -> tuple[Floats, Floats]:
-        """Return the counts that stand out of noise and the sizes in the middle of their cells.
+        """Return the counts that stand out of noise, row by row, and the sizes in the middle of their cells.
 
         Cells are taken together until they keep nearly as much as the widest do. What a wide cell keeps is
         shared among its own as they were counted: what lies at its far end is not taken for its middle.
         """
         found = list(self._wider(counts, noise, most))
-        enough = NEARLY * max(float(kept.sum()) for _, _, kept in found)
-        ends, _, kept = next(one for one in found if one[2].sum() >= enough)
-        cells = np.arange(1, ends[-1] + 1)
-        wide, seen = np.searchsorted(ends, cells), np.maximum(counts[cells], 0.0)
-        whole = np.maximum(np.bincount(wide, seen), 1e-300)
-        return kept[wide] * seen / whole[wide], np.minimum(self._below(cells - 0.5), most)
+        sums = np.stack([kept.sum(axis=-1) for _, _, kept in found])
+        narrowest = np.argmax(sums >= NEARLY * sums.max(axis=0), axis=0)
+        cells = np.arange(1, found[0][0][-1] + 1)
+        seen = np.maximum(counts[..., cells], 0.0)
+        shares = np.empty_like(seen)
+        for number in np.unique(narrowest):
+            (ends, _, kept), own = found[number], narrowest == number
+            wide = np.searchsorted(ends, cells)
+            whole = np.add.reduceat(seen[own], np.append(0, ends[:-1]), axis=-1)
+            shares[own] = kept[own][..., wide] * seen[own] / np.maximum(whole, 1e-300)[..., wide]
+        return shares, np.minimum(self._below(cells - 0.5), most)
 
     def _wider(self, counts: Floats, noise: float, most: float) -> Iterator[tuple[Ints, int, Floats]]:
         """Yield last cells, the number of cells taken together, and counts that noise would not reach."""
         last = math.ceil(self.cells * (min(max(math.log2(most), _LOWEST), _HIGHEST) - _LOWEST))
-        below = np.cumsum(counts)
+        below = np.cumsum(counts, axis=-1)
         for width in (w for w in (1, 2, 4, 8, 16) if w <= _WIDEST * self.cells):
             ends = np.arange(max(last, 1), 0, -width)[::-1]
-            sized = below[ends] - below[np.maximum(ends - width, 0)]
+            sized = below[..., ends] - below[..., np.maximum(ends - width, 0)]
             yield ends, width, np.where(sized > sure(ends.size) * math.sqrt(width) * noise, sized, 0.0)
 
 

@@ -25,11 +25,10 @@ _BLOCK = 1 << 14  # records whose vectors stay in the cache
 
 
 @numba.njit(inline="always", error_model="numpy")
-def _follow(loss: Any, own: Any, margin: float, y: float, weight: float, norm: float) -> float:
+def _follow(loss: Any, own: Any, margin: float, small: float, y: float, weight: float, norm: float) -> float:
     """Return how far a record was followed at a margin: half its clipped residual, against its sign."""
-    kind, unit, threshold = loss
     _, _, bound, most, fair = own
-    value, largest = residual(kind, margin, y, unit, threshold)
+    value, largest = residual(loss, margin, small, y)
     value *= weight
     if fair:
         value *= min(1.0, bound / (norm * largest))
@@ -47,17 +46,20 @@ def margin_rows(
     """
     targets, weights, sizes, norms = records
     margin_unit, bend_unit, constant, bound = units
-    kind, unit, threshold = loss
+    kind = loss[0]
+    first, last = math.exp(-abs(own[0])), 0.0
     for i in range(margins.size):
         y, weight = targets[i], weights[i] if weights.size else 1.0
-        seen = _follow(loss, own, own[0], y, weight, norms[i])
-        seen += _follow(loss, own, margins[i] + own[1], y, weight, norms[i])
+        if kind == LOGISTIC:
+            last = math.exp(-abs(margins[i] + own[1]))
+        seen = _follow(loss, own, own[0], first, y, weight, norms[i])
+        seen += _follow(loss, own, margins[i] + own[1], last, y, weight, norms[i])
         s = margins[i] - seen * travel * min(sizes[i], 1.0) * sizes[i]
         z, margin = s / margin_unit, point[0] * s + point[1]
-        value, largest = residual(kind, margin, y, unit, threshold)
+        small = math.exp(-abs(margin)) if kind == LOGISTIC else 0.0
+        value, largest = residual(loss, margin, small, y)
         bend, fair = bend_unit, weight
         if kind == LOGISTIC:
-            small = math.exp(-abs(margin))
             bend *= small / ((1.0 + small) * (1.0 + small))
             square = z * z + constant * constant  # for a weight; the clip takes its own norm
             length = largest * largest * square + bend * bend * square * square

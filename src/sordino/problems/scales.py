@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numba
 import numpy as np
 from scipy import sparse
 
 from sordino.kernel import ClippedSum, Relation
-from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.clip import row_norms
+from sordino.kernel.arrays import Floats, Ints, compile_with_cache
+from sordino.kernel.clip import row_norms, scale_down
 from sordino.kernel.query import AffineViews, DenseRows, OneCount, PartedArrays, PartedRows, ValueColumns
 from sordino.problems.affine import Affine
 from sordino.problems.losses import Loss
@@ -33,32 +34,58 @@ from sordino.problems.robust import (
 LOWEST, HIGHEST = -64, 64  # bin e holds 2^(e-1) <= |v| < 2^e; what is beyond goes to the last bin
 BINS = HIGHEST - LOWEST + 1
 REACH = 40  # quantiles are looked for up to 2^40 in magnitude
+_MAGNITUDE, _INFINITE = 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000
+_BIASED = 1022 + LOWEST  # the biased exponent of the numbers of the first bin
 EDGES = np.exp2(np.arange(LOWEST, HIGHEST + 1, dtype=float))  # upper edges
-
-
-def octaves(values: Floats) -> Ints:
-    """Return the bin of each magnitude; -1 for zero, which has none, and for what is not a number."""
-    exponent = np.clip(np.frexp(values)[1].astype(np.int64), LOWEST, HIGHEST) - LOWEST
-    exponent[(values == 0) | ~np.isfinite(values)] = -1
-    return exponent
 
 
 def counts_of(values: Floats, parts: Floats | None = None) -> Floats:
     """Return the histogram of each column of ``values``, shape (columns, BINS); a row counts as its part."""
-    out, own = [], np.ones(len(values)) if parts is None else parts
-    for bins in octaves(values).T:
-        seen = bins >= 0
-        out.append(np.bincount(bins[seen], weights=own[seen], minlength=BINS))
-    return np.stack(out)
+    rows, columns = values.shape
+    out, one = np.zeros((1, columns, BINS)), np.ones(rows)
+    _add_octaves(values, one, np.zeros(columns), one if parts is None else parts, out)
+    return out[0]
 
 
-def sparse_counts(block: Any, columns: int, parts: Floats | None = None) -> Floats:
-    """Return the histograms of the stored entries of the first columns of a CSR block."""
-    bins = octaves(block.data)
-    good = (bins >= 0) & (block.indices < columns)
-    flat = block.indices[good].astype(np.int64) * BINS + bins[good]
-    own = None if parts is None else np.repeat(parts, np.diff(block.indptr))[good]
-    return np.bincount(flat, own, minlength=columns * BINS).reshape(columns, BINS).astype(float)
+@numba.njit(inline="always")
+def _bin_of(bits: Any, sides: int) -> Any:
+    """Return the bin of a number by its bits, behind the others if it is below zero and there are two sides.
+
+    Zero and what is not a finite number come last of all.
+    """
+    size = bits & _MAGNITUDE
+    octave = min(max((size >> 52) - _BIASED, 0), BINS - 1) + (BINS if bits < 0 and sides == 2 else 0)
+    return sides * BINS if size == 0 or size >= _INFINITE else octave
+
+
+@compile_with_cache(nogil=True)
+def _add_octaves(rows: Any, factors: Floats, center: Floats, parts: Floats, out: Floats) -> None:
+    """Add the part of each row to the bins of ``factors_i x_ij - center_j``, by sign if ``out`` has two."""
+    sides, columns, _ = out.shape
+    away, at, found = np.empty(columns), np.empty(columns, np.int64), np.zeros((columns, sides * BINS + 1))
+    bits = away.view(np.int64)
+    for i in range(rows.shape[0]):
+        if parts[i] != 0.0:
+            for j in range(columns):
+                away[j] = factors[i] * np.float64(rows[i, j]) - center[j]
+            for j in range(columns):
+                at[j] = _bin_of(bits[j], sides)
+            for j in range(columns):
+                found[j, at[j]] += parts[i]
+    for side in range(sides):
+        out[side] += found[:, side * BINS : (side + 1) * BINS]
+
+
+@compile_with_cache(nogil=True)
+def _add_entries(indptr: Any, indices: Any, data: Floats, parts: Floats, out: Floats) -> None:
+    """Add the part of each row to the bins of its stored entries, see :func:`_add_octaves`."""
+    sides, columns, _ = out.shape
+    bits = data.view(np.int64)
+    for i in range(parts.size):
+        for p in range(indptr[i], indptr[i + 1]):
+            at = _bin_of(bits[p], sides)
+            if indices[p] < columns and at < sides * BINS:
+                out[at // BINS, indices[p], at % BINS] += parts[i]
 
 
 def _own(records: PartedRows, rows: slice | None = None) -> Floats | None:
@@ -89,26 +116,19 @@ class ColumnScales(OneCount):
 
     def evaluate(self, records: PartedRows, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS); with sides (2, columns, BINS), those above first."""
-        out = np.zeros((2 if self.sides else 1, self.columns, BINS))
-        for rows, block in records.scaled_rows(np.ones(records.count)):
+        out, one = np.zeros((2 if self.sides else 1, self.columns, BINS)), np.ones(records.count)
+        own = np.where(present(records), one if records.parts is None else records.parts, 0.0)
+        center = np.zeros(self.columns) if params is None else np.ascontiguousarray(params, dtype=float)
+        stored, factors = getattr(records, "stored", (np.empty((0, 0)), one))
+        if stored.shape[1] >= self.columns:  # what is counted is stored: nothing is copied
+            _add_octaves(stored, scale_down(one, factors), center, own, out)
+            return out if self.sides else out[0]
+        for rows, block in records.scaled_rows(one):
             if sparse.issparse(block):  # the centre of sparse data is zero
-                parts = None if records.parts is None else records.parts[rows]
-                for count, side in zip(out, self._sides(block.data), strict=True):
-                    entries = sparse.csr_array((side, block.indices, block.indptr), block.shape)
-                    count += sparse_counts(entries, self.columns, parts)
-                continue
-            with np.errstate(over="ignore"):
-                away = block[:, : self.columns] - (0.0 if params is None else params)
-            own = _own(records, rows)
-            for count, side in zip(out, self._sides(away[present(records, rows)]), strict=True):
-                count += counts_of(side, own)
+                _add_entries(block.indptr, block.indices, block.data, own[rows], out)
+            else:
+                _add_octaves(block, one, center, own[rows], out)
         return out if self.sides else out[0]
-
-    def _sides(self, values: Floats) -> tuple[Floats, ...]:
-        """Return (positive part, negative part) or all values. Zeros fill the gaps: no octave counts them."""
-        if not self.sides:
-            return (values,)
-        return np.where(values > 0, values, 0.0), np.where(values < 0, values, 0.0)
 
 
 @dataclass(frozen=True)

@@ -172,20 +172,17 @@ def _column_units(
     most = problem.data_norm if center is None else problem.data_norm + np.abs(center)
     noise, octave = noise_std(curator, "units"), np.ceil(np.log2(np.broadcast_to(most, d))).astype(int)
     counts, many = np.asarray(curator.release("units", center)), sure(d * BINS) / sure(BINS)
-    units, sizes, shown = np.exp2(octave.astype(float)), np.zeros((2, d)), np.zeros(d)
-    farthest = np.broadcast_to(before, d) / units
-    for j in range(d):
-        found = _SIZES.on_grid(counts[j], octave[j] - LOWEST)
-        kept, seen = _SIZES.standing(found, many * noise, 1.0)
-        last = int(np.flatnonzero(kept).max(initial=0)) + 2
-        lost = n - found[max(last - _TAIL, 0) : last].sum() - 2.0 * noise * math.sqrt(_TAIL)
-        kept, seen = np.append(kept, max(lost, 0.0) * (farthest[j] > 0.0)), np.append(seen, farthest[j])
-        first, second = float(kept @ seen), float(kept @ np.square(seen))
-        if kept[:-1].any():
-            own = second / first
-            units[j] *= own
-            sizes[:, j], shown[j] = (first / (own * n), second / (own * own * n)), kept[:-1].sum() / n
-    return units, sizes, shown
+    units = np.exp2(octave.astype(float))
+    farthest, found = before / units, _SIZES.on_grid(counts, octave - LOWEST)
+    kept, seen = _SIZES.standing(found, many * noise, 1.0)
+    last, cells = np.where(kept > 0.0, np.arange(2, seen.size + 2), 2).max(axis=1), np.arange(found.shape[1])
+    near = np.where((cells >= last[:, None] - _TAIL) & (cells < last[:, None]), found, 0.0).sum(axis=1)
+    lost = np.maximum(n - near - 2.0 * noise * math.sqrt(_TAIL), 0.0)
+    first, second = (kept @ seen**power + lost * farthest**power for power in (1, 2))
+    counted = kept.any(axis=1)
+    own = np.where(counted, second / np.where(counted, first, 1.0), 1.0)
+    sizes = np.where(counted, [first / (own * n), second / (own * own * n)], 0.0)
+    return units * own, sizes, np.where(counted, kept.sum(axis=1) / n, 0.0)
 
 
 # ------------------------------------------------------------------------------------------------- The solver
