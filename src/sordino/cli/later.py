@@ -1,8 +1,8 @@
 """Modules of other packages that a command imports and may never use: each runs when a name of it is used.
 
 scikit-learn imports SciPy's statistics and pandas, dp-accounting its accountants, SciPy the Fortran of NumPy,
-Numba a reader of YAML, whether or not anything calls them: half of the imports of a small fit. Only the
-program defers them; a process that imports the library is its user's own.
+Numba readers of YAML and of C, whether or not anything calls them: half of the imports of a small fit.
+Only the program defers them; a process that imports the library is its user's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 MODULES = frozenset(
-    {"dp_accounting", "numpy.f2py", "pandas", "yaml"}
+    {"dp_accounting", "dp_accounting.rdp", "numpy.f2py", "pandas", "pycparser", "randomgen", "yaml"}
     | {"scipy.fft", "scipy.optimize", "scipy.signal", "scipy.stats"}
 )
 

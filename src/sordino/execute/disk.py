@@ -19,7 +19,7 @@ from scipy import sparse
 from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
 from sordino.execute.local import CSR, DENSE, Held, LocalExecutor, Nodes, fold, in_parts, total
-from sordino.execute.records import LocalRecords, LocalView, same_map
+from sordino.execute.records import LocalRecords, LocalView, places_of, same_map
 from sordino.kernel import Batch, Question
 from sordino.kernel.arrays import Ints, compile_with_cache
 from sordino.kernel.query import PublicMap
@@ -77,9 +77,7 @@ class Narrow:
 
     def places(self, columns: Ints) -> Ints | None:
         """Return where some columns are among these, which rise; None where one of them is not."""
-        places = np.searchsorted(self.columns, columns)
-        found = np.append(self.columns, -1)[places]
-        return places if np.array_equal(found, columns) else None
+        return places_of(columns, self.columns)
 
     def narrow(self, columns: Ints) -> Narrow | None:
         """Return the records with these columns; None where some of them are not here."""

@@ -168,7 +168,7 @@ class LocalRecords:
         known = self.__dict__.get("_within")
         if known is None or not np.array_equal(known[0], columns):
             base, chosen = self, columns
-            if known is not None and (places := _places(known[0], columns)) is not None:
+            if known is not None and (places := places_of(columns, known[0])) is not None:
                 base, chosen = known[1], places
             known = (columns, base._within_columns(chosen))
             object.__setattr__(self, "_within", known)
@@ -298,8 +298,8 @@ def _multiple(point: Floats, other: Floats) -> float | None:
     return factor if near.all() else None
 
 
-def _places(columns: Ints, some: Ints) -> Ints | None:
-    """Return where some of these rising columns are among them; None where one is not."""
+def places_of(some: Ints, columns: Ints) -> Ints | None:
+    """Return where some columns are among others, which rise; None where one is not."""
     at = np.searchsorted(columns, some)
     inside = at.size and int(at.max()) < columns.size and np.array_equal(columns[at], some)
     return at if inside and bool((np.diff(columns) > 0).all()) else None

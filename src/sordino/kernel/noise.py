@@ -19,7 +19,7 @@ import mpmath
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from randomgen import AESCounter
+from randomgen.aes import AESCounter
 
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.arrays import Floats, Ints, compile_with_cache

@@ -88,10 +88,9 @@ def _add_entries(indptr: Any, indices: Any, data: Floats, parts: Floats, out: Fl
                 out[at // BINS, indices[p], at % BINS] += parts[i]
 
 
-def _own(records: PartedRows, rows: slice | None = None) -> Floats | None:
-    """Return the parts of the rows that count, or of a block of them."""
-    chosen = slice(None) if rows is None else rows
-    return None if records.parts is None else records.parts[chosen][present(records, chosen)]
+def _own(records: PartedRows) -> Floats:
+    """Return what each row counts for: its part of a person, 1 as a record, 0 if it is not finite."""
+    return np.where(present(records), 1.0 if records.parts is None else records.parts, 0.0)
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class ColumnScales(OneCount):
     def evaluate(self, records: PartedRows, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS); with sides (2, columns, BINS), those above first."""
         out, one = np.zeros((2 if self.sides else 1, self.columns, BINS)), np.ones(records.count)
-        own = np.where(present(records), one if records.parts is None else records.parts, 0.0)
+        own = _own(records)
         center = np.zeros(self.columns) if params is None else np.ascontiguousarray(params, dtype=float)
         stored, factors = getattr(records, "stored", (np.empty((0, 0)), one))
         if stored.shape[1] >= self.columns:  # what is counted is stored: nothing is copied
@@ -219,10 +218,9 @@ class CountsBelow(ClippedSum):
         return math.sqrt(self.columns)
 
     def evaluate(self, records: PartedArrays, params: Any) -> Floats:
-        out = np.zeros(self.columns)
+        out, own = np.zeros(self.columns), _own(records)
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            below = block[present(records, rows), : self.columns] <= params
-            out += weigh(below, _own(records, rows)).sum(axis=0)
+            out += own[rows] @ (block[:, : self.columns] <= params)
         return out
 
 
@@ -412,12 +410,12 @@ class CellMoments(ClippedSum):
         return out
 
     def _values(self, records: PartedArrays) -> Iterator[tuple[Ints, Floats, Floats]]:
+        own = _own(records)
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            block, own = block[present(records, rows)], _own(records, rows)
             cell, inside = number_cells(block[:, 0], self.cells)
             with np.errstate(over="ignore"):
                 a = np.clip((block[inside, 1] - self.center) / self.scale, -1.0, 1.0)
-            yield cell, a, np.ones(len(a)) if own is None else own[inside]
+            yield cell, a, own[rows][inside]
 
 
 @dataclass(frozen=True)
@@ -447,13 +445,11 @@ class CellTrees(OneCount):
     def evaluate(self, records: PartedArrays, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (cells, 2^(depth+1) - 2)."""
         size, edges = 2**self.depth, self.edges
-        leaves = np.zeros(self.cells * size)
+        leaves, own = np.zeros(self.cells * size), _own(records)
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            block, own = block[present(records, rows)], _own(records, rows)
             cell, inside = number_cells(block[:, 0], self.cells)
             leaf = np.searchsorted(edges, block[inside, 1], side="right")
-            place = cell * size + leaf
-            leaves += np.bincount(place, None if own is None else own[inside], minlength=leaves.size)
+            leaves += np.bincount(cell * size + leaf, own[rows][inside], minlength=leaves.size)
         return tree_above(leaves.reshape(self.cells, size))
 
 

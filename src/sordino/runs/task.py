@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -180,15 +181,14 @@ def _progress(description: str, total: int, verbose: bool) -> Iterator[Callable[
     if not verbose:
         yield lambda done: None
         return
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal and not (console.is_jupyter and find_spec("ipywidgets")):
+    terminal = sys.stderr.isatty() or os.environ.get("FORCE_COLOR")  # as rich, which takes long to import
+    if not terminal and not ("IPython" in sys.modules and find_spec("ipywidgets")):
         yield _line_a_minute(description, total)
         return
+    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.update(task, completed=done)
 
