@@ -87,10 +87,13 @@ class Truncation:
         with np.errstate(over="ignore", invalid="ignore"):
             parts = [_entrywise(part, _finite) for part in parts]
             if self.by == "coordinate":
-                cut = _to_zero if self.zero else _to_edge
-                parts = [_entrywise(part, lambda e: cut(e, threshold)) for part in parts]
+                parts = [_entrywise(part, lambda e: self._cut(e, threshold)) for part in parts]
                 return parts if self.joint is None else clipped_blocks(parts, self.joint * threshold)
             return clipped_blocks(parts, threshold, self.zero)
+
+    def _cut(self, entries: Floats, threshold: float) -> Floats:
+        near = np.clip(entries, -threshold, threshold)
+        return np.where(near == entries, entries, 0.0) if self.zero else near
 
 
 @dataclass(frozen=True)
@@ -371,14 +374,6 @@ def _entrywise(block: Any, function: Any) -> Any:
 def _finite(entries: Floats) -> Floats:
     good = np.isfinite(entries)
     return entries if good.all() else np.where(good, entries, 0.0)
-
-
-def _to_zero(entries: Floats, threshold: float) -> Floats:
-    return np.where(np.abs(entries) <= threshold, entries, 0.0)
-
-
-def _to_edge(entries: Floats, threshold: float) -> Floats:
-    return np.clip(entries, -threshold, threshold)
 
 
 # ------ First and second moments of numbers between declared limits: nothing is clipped that is inside them
