@@ -221,8 +221,6 @@ class SharedRecords:
         self.targets, self.norms = base.targets, base.norms
         self.margins, self.weighted_sum = base.margins, base.weighted_sum
         self.scaled_rows, self.weighted_norms = base.scaled_rows, base.weighted_norms
-        if hasattr(base, "stored"):
-            self.stored = base.stored
 
     def restrict(self, columns: Ints) -> SharedRecords:
         return SharedRecords(self._base.restrict(columns), self.parts)
