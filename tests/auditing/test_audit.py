@@ -7,10 +7,12 @@ import importlib
 import json
 import runpy
 import threading
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
@@ -26,9 +28,11 @@ from sordino.auditing.attacks import (
     least,
     likelihood_ratios,
     lower_bound,
+    most_wins,
     one_run_epsilon,
     one_run_refutes,
     power,
+    wins,
 )
 from sordino.auditing.neighbours import crowds
 from sordino.auditing.tape import Absent, Pull, play
@@ -169,13 +173,35 @@ def normal_pair(mu, count, seed):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mu", [0.25, 0.8])
-def test_a_lower_bound_exceeds_the_truth_as_rarely_as_it_says(mu):
-    def bound(gain):
-        return lower_bound(lambda s: gaussian_trade_off(mu / s).advantage < gain, lambda s: mu / s)
+@pytest.mark.parametrize("by", ["advantage", "wins"])
+def test_a_lower_bound_exceeds_the_truth_as_rarely_as_it_says(mu, by):
+    @cache
+    def most(scale):
+        curve = gaussian_trade_off(mu / scale)
+        return curve.advantage if by == "advantage" else most_wins(curve, 4000, 0.05)
 
-    bounds = [bound(advantage(*normal_pair(mu, 4000, seed), 0.05)) for seed in range(200)]
+    def bound(seed):
+        pair = normal_pair(mu, 4000, seed)
+        shown = advantage(*pair, 0.05) if by == "advantage" else wins(*pair)
+        return lower_bound(lambda scale: most(scale) < shown, lambda scale: mu / scale)
+
+    bounds = [bound(seed) for seed in range(200)]
     assert np.mean(np.array(bounds) > mu) <= 0.08  # 5 % and three standard errors of 200 bounds
-    assert np.median(bounds) > 0.5 * mu
+    assert np.median(bounds) > (0.5 if by == "advantage" else 0.8) * mu
+
+
+def test_wins_count_pairs_and_ties_half():
+    ours, theirs = np.array([3.0, 1.0, 1.0]), np.array([2.0, 1.0, 0.0])
+    assert wins(ours, theirs) == np.mean(np.sign(ours[:, None] - theirs) / 2 + 0.5)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.5])
+def test_the_most_wins_are_those_of_the_best_test(mu):
+    # Phi(mu / sqrt 2) on average, with the variance of a rank sum of two normal samples
+    assert most_wins(gaussian_trade_off(mu), 10**9, 0.5) == pytest.approx(ndtr(mu / 2**0.5), abs=1e-4)
+    spread = most_wins(gaussian_trade_off(mu), 500, ndtr(-1.0)) - most_wins(gaussian_trade_off(mu), 500, 0.5)
+    drawn = [wins(*normal_pair(mu, 500, seed)) for seed in range(300)]
+    assert spread == pytest.approx(np.std(drawn), rel=0.15)
 
 
 @pytest.mark.statistical

@@ -27,7 +27,6 @@ FIRST, ROUND = 25, 5_000
 """Transcripts before the first look of a gambler; each time as many as before, up to the second number."""
 
 _SCALES = (0.9, 0.75, 0.5)  # of the noise, as the alternatives to the declared one
-_SPLIT = 0.2  # of the draws choose the threshold
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ class Rates:
     @classmethod
     def of(cls, ours: Floats, theirs: Floats, error: float) -> Rates:
         """Choose the threshold that tells most on the first draws; judge it on the rest."""
-        first = max(1, int(_SPLIT * len(ours)))
+        first = max(1, len(ours) // 5)
         places = np.quantile(np.concatenate([ours[:first], theirs[:first]]), np.linspace(0.15, 0.85, 15))
         tried = [cls.at(ours[:first], theirs[:first], place, error) for place in places]
         best = int(np.argmax([ndtri(one.true_positive) - ndtri(one.false_positive) for one in tried]))
@@ -179,6 +178,25 @@ def advantage(ours: Floats, theirs: Floats, error: float) -> float:
     """Return the lower end of the true minus the false positive rate of "a positive score is ours"."""
     right, count = int(np.sum(ours > 0) + np.sum(theirs <= 0)), len(ours) + len(theirs)
     return 2 * least(right, count, error) - 1
+
+
+def wins(ours: Floats, theirs: Floats) -> float:
+    """Return how often a score of ours is above one of theirs, over all pairs; ties count half."""
+    return float(stats.mannwhitneyu(ours, theirs).statistic) / (len(ours) * len(theirs))
+
+
+def most_wins(curve: TradeOff, draws: int, error: float) -> float:
+    """Return the share of wins that a curve allows, but for a chance of ``error``, in so many draws of each.
+
+    Ranks depend on rates alone: the best test of the curve wins most, and its wins are nearly normal.
+    """
+    even, rate = np.linspace(-1.0, 1.0, 241), np.linspace(0.0, 1.0, 1001) ** 2
+    prices = 12.0 * even * np.abs(even)  # some tangents of the rates, most of them where curves bend
+    costs = np.array([curve.delta(e) for e in prices])
+    true = np.minimum(1.0, np.min(np.exp(prices) * rate[:, None] + costs, axis=1))
+    mean, square, late = (np.trapezoid(part, rate) for part in (true, true**2, 2 * rate * (1 - true)))
+    spread = mean * (1 - mean) + (draws - 1) * (square - mean**2 + late - (1 - mean) ** 2)
+    return float(mean + ndtri(1 - error) * math.sqrt(max(spread, 0.0)) / draws)
 
 
 def power(claim: TradeOff, truth: TradeOff, draws: int, error: float) -> float:
@@ -300,13 +318,16 @@ def residuals(heard: Heard) -> Floats | None:
     )
 
 
-def discriminant(ours: Floats, theirs: Floats) -> Callable[[Floats], Floats]:
+def discriminant(ours: Floats, theirs: Floats, ridge: float | None = None) -> Callable[[Floats], Floats]:
     """Return the score of outputs (fits x numbers) that a linear discriminant learns from some.
 
     With outputs that are nearly normal it is the likelihood ratio attack on one record. Fits that it learns
     from are not judged, which keeps a bound valid; those with the same noise on both sides teach it most.
-    Numbers with heavy tails, such as quotients of noisy ones, count up to five of their quartiles.
+    Numbers with heavy tails, such as quotients of noisy ones, count up to five of their quartiles. A ridge on
+    the covariance helps where they are many for the fits; the one that parts unseen fits best is used.
     """
+    if ridge is None:
+        ridge = max((1e-3, 0.1, 10.0), key=lambda one: separation(ours, theirs, one))
     first = np.concatenate([ours, theirs])
     with np.errstate(over="ignore", invalid="ignore"):
         low, middle, high = np.quantile(first, (0.25, 0.5, 0.75), axis=0)
@@ -319,16 +340,20 @@ def discriminant(ours: Floats, theirs: Floats) -> Callable[[Floats], Floats]:
     sides = [scaled(side) for side in (ours, theirs)]
     centres = [np.mean(side, axis=0) for side in sides]
     centred = np.concatenate([side - c for side, c in zip(sides, centres)])
-    covariance = centred.T @ centred / len(centred) + 1e-3 * np.eye(int(told.sum()))
+    covariance = centred.T @ centred / len(centred) + ridge * np.eye(int(told.sum()))
     direction = np.linalg.solve(covariance, centres[0] - centres[1])
     origin = (centres[0] + centres[1]) / 2
     return lambda outputs: np.asarray((scaled(outputs) - origin) @ direction)
 
 
-def separation(ours: Floats, theirs: Floats) -> float:
-    """Return by how many deviations a discriminant parts what it learns from: crowds are compared by it."""
-    scores = [discriminant(ours, theirs)(side) for side in (ours, theirs)]
-    return float((scores[0].mean() - scores[1].mean()) / (1e-300 + np.std(scores[0]) + np.std(scores[1])))
+def separation(ours: Floats, theirs: Floats, ridge: float | None = None) -> float:
+    """Return by how many deviations a discriminant parts fits that it did not learn from."""
+    total, even = 0.0, np.arange(len(ours)) % 2 == 0
+    for mine in (even, ~even):
+        score = discriminant(ours[~mine], theirs[~mine], ridge)
+        one, other = score(ours[mine]), score(theirs[mine])
+        total += float((one.mean() - other.mean()) / (1e-300 + one.std() + other.std()))
+    return total
 
 
 def likelihood_ratios(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:

@@ -417,9 +417,8 @@ class _Auditor:
             runs.append(play(self.runner(self.records), seed=None))
         found = attacks.Scale.of(runs)
         low = found.wealth > -math.log(ALARM)
-        words = f"{found.count} residuals of {len(runs)} fits are not smaller than declared"
-        if low:
-            words = f"{found.count} residuals of {len(runs)} fits are smaller than declared, beyond chance"
+        smaller = "smaller than declared, beyond chance" if low else "not smaller than declared"
+        words = f"{found.count} residuals of {len(runs)} fits are {smaller}"
         if found.reused:
             words += f"; the noise of {found.reused[0]} comes twice"
         yield Attack("noise", words, low or bool(found.reused), runs=len(runs))
@@ -449,7 +448,7 @@ class _Auditor:
     def _bounded(self, name: str, ours: Any, theirs: Any, releases: int | None = None) -> Attack:
         """Return what guesses prove: a score above zero says "ours"."""
         claim, report, error = self.report.trade_off, self.report, 1 - self.confidence
-        rates, gain = attacks.Rates.of(ours, theirs, error), attacks.advantage(ours, theirs, error)
+        rates, won = attacks.Rates.of(ours, theirs, error), attacks.wins(ours, theirs)
         of = "" if releases is None or not self.worst else f"{releases} of {len(self.worst[0].questions)}"
         words = (
             f"true positives >= {rates.true_positive:.3f} at false positives <= {rates.false_positive:.3f} "
@@ -462,7 +461,7 @@ class _Auditor:
             attacks.power(claim, self._family(0.5), 2 * len(ours), ALARM / 2) if self._is_composed else None
         )
         known = (rates.false_positive, rates.true_positive)
-        epsilon = self._demonstrate(lambda curve: curve.advantage < gain)
+        epsilon = self._demonstrate(lambda curve: attacks.most_wins(curve, len(ours), error) < won)
         return Attack(name, words, refuted, epsilon, rates.epsilon(report.delta), chance, known, len(ours))
 
     def _family(self, scale: float) -> TradeOff:
@@ -546,10 +545,12 @@ class _Auditor:
         def fitted(sides: Any, seeds: Any) -> list[list[Any]]:
             return [[play(run, None, absent, seed).made for seed in seeds] for run, absent in sides]
 
-        first = [_numbers(fitted(sides, range(min(fits, CHOSEN)))) for sides in crowds]
-        told = [-1.0 if numbers is None else attacks.separation(*numbers) for numbers in first]
-        best = int(np.argmax(told))
-        learned = _numbers(fitted(crowds[best], range(min(fits, max(LEARNED, fits // 4)))))
+        few, many = min(fits, CHOSEN), min(fits, max(LEARNED, fits // 4))
+        first = [fitted(sides, range(few)) for sides in crowds]
+        told = [_numbers(made) for made in first]
+        best = int(np.argmax([-1.0 if one is None else attacks.separation(*one) for one in told]))
+        more = fitted(crowds[best], range(few, many))
+        learned = _numbers([one + other for one, other in zip(first[best], more, strict=True)])
         judged = fitted(crowds[best], [None] * fits)
         numbers = _numbers(judged)
         if learned is None or numbers is None or learned[0].shape[1:] != numbers[0].shape[1:]:

@@ -80,11 +80,9 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:
-    if hasattr(value, "get_params"):  # also where a dataclass declares its parameters: all that it holds
-        yield from sorted(vars(value).items())
-    elif is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "get_params"):
         yield from ((f.name, getattr(value, f.name)) for f in fields(value) if hasattr(value, f.name))
-    elif hasattr(value, "__dict__") and not callable(value):
+    elif hasattr(value, "__dict__") and (hasattr(value, "get_params") or not callable(value)):
         yield from sorted(vars(value).items())
     elif hasattr(value, "__dict__") and hasattr(value, "state_dict"):  # a network: its numbers
         yield from value.state_dict().items()

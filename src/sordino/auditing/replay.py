@@ -48,14 +48,6 @@ class Verdict:
     nearest: dict[str, float]
 
 
-def judge(run: Callable[[], Any], neighbours: Iterable[Neighbour], rounding: float = ROUNDING) -> Verdict:
-    """Record a run, replay it on its neighbours, and return everything that tells them apart."""
-    verdict = Verdict(play(run), [], {})
-    for neighbour in neighbours:
-        compare_neighbour(verdict, neighbour, rounding)
-    return verdict
-
-
 def compare_neighbour(
     verdict: Verdict, neighbour: Neighbour, rounding: float = ROUNDING, forced: int | None = None
 ) -> Recording:

@@ -103,11 +103,6 @@ class Recording:
     words: list[str] = field(default_factory=list)
     made: Any = field(default=None, repr=False)
 
-    @property
-    def refused(self) -> bool:
-        """Whether the run ended at the door, before the first question."""
-        return self.error is not None and not self.questions
-
 
 def play(
     run: Callable[[], Any],
@@ -210,9 +205,7 @@ class Listener:
         self._inner = inner
         self._known: dict[str, Facts] = {}
         tape.plans.append(plan)
-        if (
-            enclosing() is not None
-        ):  # a trial of a search: its number is secret, and its price is the search's
+        if enclosing() is not None:  # a trial: its number is secret, and its price is that of the search
             tape.trials.append(plan)
 
     @property

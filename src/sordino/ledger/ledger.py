@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any, Self
@@ -748,12 +749,8 @@ class Ledger:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store.label!r})"
 
-    def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[str, float]]:
-        return _reopen, (self._store.address, self._store.timeout)
-
-
-def _reopen(address: str, timeout: float) -> Ledger:
-    return Ledger.open(address, create=False, timeout=timeout)
+    def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[str]]:
+        return partial(Ledger.open, create=False, timeout=self._store.timeout), (self._store.address,)
 
 
 def now() -> str:
