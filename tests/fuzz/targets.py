@@ -13,11 +13,12 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import click
 import numpy as np
 from click.testing import CliRunner
 from scipy import sparse
@@ -311,11 +312,7 @@ def rows_of(choose: Chooser) -> object:
 
 
 def targets_of(choose: Chooser, rows: object) -> object:
-    n = (
-        np.shape(rows)[0]
-        if np.ndim(rows) > 0 and not sparse.issparse(rows)
-        else getattr(rows, "shape", (1,))[0]
-    )
+    n = len(rows) if isinstance(rows, list) else (getattr(rows, "shape", ()) or (1,))[0]
     rng = np.random.default_rng(choose.number(1000))
     kind = choose.number(8)
     if kind == 1:
@@ -370,6 +367,72 @@ def ask_statistic(data: bytes) -> object:
     return repr(made(rows, *second, **parameters))
 
 
+KINDS = """
+[columns.days]
+kind = "exposure"
+high = 2
+[columns.weight]
+kind = "weight"
+high = 3
+[columns.who]
+kind = "person"
+"""
+
+
+def fit_table(data: bytes) -> object:
+    """Fit a schema with weights, exposure and persons to a table of hostile cells."""
+    import pandas as pd
+
+    choose = Chooser(data)
+    kinds = [kind for kind in KINDS.split("[") if kind.strip() and choose.chance(2)]
+    schema = sordino.Schema.read(as_file("table.toml", (SCHEMA + "".join(f"[{k}" for k in kinds)).encode()))
+    n = choose.one_of((40, 3, 0))
+    cells = {"age": 41.0, "sex": "m", "income": 2.5, "days": 1.0, "weight": 2.0}
+    table = pd.DataFrame({name: [value] * n for name, value in cells.items()} | {"who": np.arange(n) // 3})
+    table = table.astype(object)
+    for _ in range(choose.number(6) if n else 0):
+        cell = choose.one_of((SECRET, WORD, None, math.nan, math.inf, -1.0, 1e308, choose.double()))
+        table.iat[choose.number(n), choose.number(table.shape[1])] = cell
+    names = ("knots", "pairs", "rows_per_person", "target_bound", "max_iter", "solver", "penalty", "relation")
+    known = {name: choose.one_of(VALUES) for name in names if choose.chance(5)}
+    loss = choose.one_of(("squared", "poisson", "huber", "quantile"))
+    made = sordino.LinearRegression(epsilon=1.0, schema=schema, loss=loss, **known).fit(table)
+    return repr(made), made.predict(table)
+
+
+@cache
+def judged() -> tuple[object, object]:
+    """Return two models to ask about: of labels and of numbers."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    return (
+        sordino.LogisticRegression(1.0, data_norm=1.0).fit(X, (X[:, 0] > 0).astype(int)),
+        sordino.LinearRegression(1.0, data_norm=1.0, target_bound=1.0).fit(X, X[:, 0]),
+    )
+
+
+SCORES = ("private_score", "private_scores_by", "intervals", "prediction_intervals")
+
+
+def ask_score(data: bytes) -> object:
+    """Score a model, or search one, with hostile parameters and records."""
+    choose = Chooser(data)
+    made = getattr(sordino, choose.one_of(SCORES))
+    parameters = {"epsilon": 1.0, **parameters_of(made, choose)}
+    for name in ("model", "y", "groups"):
+        parameters.pop(name, None)
+    rows = rows_of(choose)
+    n = getattr(rows, "shape", (30,))[:1]
+    if "by" in inspect.signature(made).parameters:
+        parameters["by"] = choose.one_of((np.arange(n[0] if n else 1) % 2, *VALUES))
+    if "metric" in inspect.signature(made).parameters:
+        parameters["metric"] = choose.one_of(
+            ("accuracy", "mse", "mae", "log_loss", "deviance", "auc", *VALUES)
+        )
+    if choose.chance(6):
+        parameters["groups"] = np.arange(n[0] if n else 1) // 2
+    return repr(made(choose.one_of(judged()), rows, targets_of(choose, rows), **parameters))
+
+
 def command(words: Sequence[str]) -> object:
     """Run a command; whatever it ends with must be a status, and its words hold nothing that was planted."""
     from sordino.cli import main
@@ -396,30 +459,38 @@ def shelf() -> Path:
     return place
 
 
-FLAGS = [
-    f"--{name}"
-    for name in """epsilon delta schema output ledger dataset target set json help person overwrite bounds by
-    columns levels unit seed test components metric""".split()
-]
 ARGUMENTS = [
     *"people.csv people.toml ledger.db regression.sordino table.sordino report.json out.csv".split(),
     *"out.sordino absent.csv 1 0 -1 1e400 nan 0.5 age income mean".split(),
     *"loss=poisson x=y ward 0,1 auto person / . -".split(),
     *("", "ü", "a" * 5000, "max_advantage=.1", "sqlite:///x", "postgresql://u:p@127.0.0.1:1/x"),
 ]
-COMMANDS = [
-    words.split()
-    for words in """fit|predict|evaluate|report|inspect|stats|pca|account|split|schema draft|schema check|
-    schema show|schema learn|ledger create|ledger show|ledger verify|ledger list|ledger import|ledger export|
-    datasets|version|migrate|tune|doctor|init|charter show|party|consortium|audit""".split("|")
-]
+SERVERS = ("demo", "reproduce", "party serve", "party run", "consortium run", "completion")
+"""Commands that serve, connect or compute for minutes: their readers are targets of their own."""
+
+
+def commands_of(group: click.Group, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield every command below a group with its options, as the program itself lists them."""
+    for name in group.list_commands(None):
+        one, words = group.get_command(None, name), f"{path} {name}".strip()
+        if isinstance(one, click.Group):
+            yield from commands_of(one, words)
+        elif words not in SERVERS:
+            yield words, [flag for param in one.params for flag in param.opts if flag.startswith("--")]
+
+
+@cache
+def commands() -> dict[str, list[str]]:
+    from sordino.cli import main
+
+    return dict(commands_of(main))
 
 
 def run_command(data: bytes) -> object:
     choose, here = Chooser(data), Path.cwd()
-    words = list(choose.one_of(COMMANDS))
-    count = choose.number(9)
-    words += [choose.one_of(ARGUMENTS if choose.chance(2) else FLAGS) for _ in range(count)]
+    name = choose.one_of(sorted(commands()))
+    words, flags = name.split(), commands()[name] or ["--help"]
+    words += [choose.one_of(ARGUMENTS if choose.chance(2) else flags) for _ in range(choose.number(9))]
     place = folder() / "run"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(shelf(), place)
@@ -464,5 +535,7 @@ TARGETS = (
     Target("frames", lambda: [b"\x01\x00" + bytes(12) + b"x" * 40], hear_frames),
     Target("estimators", noise(), fit_estimator),
     Target("statistics", noise(), ask_statistic),
+    Target("tables", noise(), fit_table),
+    Target("scores", noise(), ask_score),
     Target("commands", noise(20), run_command),
 )

@@ -186,10 +186,7 @@ def wins(ours: Floats, theirs: Floats) -> float:
 
 
 def most_wins(curve: TradeOff, draws: int, error: float) -> float:
-    """Return the share of wins that a curve allows, but for a chance of ``error``, in so many draws of each.
-
-    Ranks depend on rates alone: the best test of the curve wins most, and its wins are nearly normal.
-    """
+    """Return the share of wins that a curve allows in draws of each, but for a chance of ``error``."""
     even, rate = np.linspace(-1.0, 1.0, 241), np.linspace(0.0, 1.0, 1001) ** 2
     prices = 12.0 * even * np.abs(even)  # some tangents of the rates, most of them where curves bend
     costs = np.array([curve.delta(e) for e in prices])

@@ -30,6 +30,7 @@ from sordino.solvers import statistic
 from sordino.solvers.one_step import Step
 from sordino.tables import Schema, Shape
 from sordino.tables.shapes import questions_of
+from sordino.values import refusing
 
 # A step that moves some margin further than this leaves the curvature that it was made with (not of squares).
 _FAR = 2.5
@@ -301,7 +302,8 @@ def prediction_intervals(
     if unit != "record" and groups is None:
         raise InvalidInputError(f"Expected groups, the owner of each row: the model protects one {unit}.")
     predicted = np.asarray(model.predict(X), dtype=float)
-    errors = np.abs(np.asarray(y, dtype=float) - predicted) / _scale(model, predicted)
+    truth = refusing(lambda: np.asarray(y, dtype=float).reshape(predicted.shape), X, y, model)
+    errors = np.abs(truth - predicted) / _scale(model, predicted)
     if groups is not None:
         errors = errors[np.unique(number_owners(groups), return_index=True)[1]]
     n, who = len(errors), "record" if groups is None else "person"
@@ -419,7 +421,7 @@ def _influences(
         targets, ends = label_targets(encode_labels(y, model.classes_)[0], 2), (-1.0, 1.0)
     else:
         ends = model.target_range_
-        targets = np.clip(np.asarray(y, dtype=float), *ends)
+        targets = np.clip(refusing(lambda: np.asarray(y, dtype=float).ravel(), X, y, model), *ends)
     if len(targets) != len(rows):
         raise InvalidInputError(f"Expected one target per row, {len(rows)} of them, got {len(targets)}.")
     own, bent = rows @ span, loss.expected_curvature(margins)[:, None]

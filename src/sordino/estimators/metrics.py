@@ -762,7 +762,7 @@ def predict_quietly(model: Any, method: str, X: Any, n: int) -> Any:
 
 def judge(model: Any, X: Any, y: Any, asks: str, predict: Any = predict_quietly) -> Judged:
     """Return what the metric needs of the predictions, and nothing else."""
-    n = row_count(X)
+    n = refusing(lambda: row_count(X), X, y, model)
     soft = hasattr(model, "predict_proba") or asks == "chances"
     method = "predict" if asks in ("values", "labels") else "predict_proba" if soft else "decision_function"
     if not hasattr(model, method):
