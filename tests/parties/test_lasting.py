@@ -301,3 +301,21 @@ def test_a_daemon_starts_a_stopped_run_again_once(three, monkeypatch):
         assert daemon.counts["started"] == times
         daemon.running[plan.digest].kill()
         daemon.running[plan.digest].wait()
+
+
+def test_who_ends_its_own_doubt_still_says_that_it_sent_nothing_and_never_goes_on(three, monkeypatch):
+    """Two in doubt ask each other at once, and one of them is killed between two lines of its end."""
+    monkeypatch.setattr(control, "_COMMAND", [sys.executable, "-c", "pass"])
+    plan = JointPlan.load(three.plan_path)
+    with contextlib.closing(Transcript(three.state(1) / "transcript.jsonl")) as transcript:
+        transcript.write("plan", digest=plan.digest)
+        for kind in ("reserved", "ready", "failed", "resumed"):
+            transcript.write(kind)
+    plan.save(three.state(1) / "plan.json")
+    path = three.folder / "south" / "party.toml"
+    daemon = control.Daemon(PartyConfig.load(path), path, lambda line: None)
+    found = daemon.answer({"op": "status", "plan": plan.digest}, three.fingerprint("north"))
+    assert (found["status"], found["sharing"]) == ("failed", "ready")
+    assert three.story(1).is_in_doubt
+    daemon.go_on()
+    assert not daemon.running

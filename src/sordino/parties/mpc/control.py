@@ -77,11 +77,9 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
         yield f"{name}: {answer.words}"
         if answer.status == "refused":
             raise PartyError(f"{name} refuses the plan. Nothing was reserved there.", name)
-    known: dict[str, str] = {}
-    began = time.monotonic()
-    deadline = began + seconds
+    known, began = dict[str, str](), time.monotonic()
     while not (len(known) == len(members) and all(s in END for s in known.values())):
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + seconds:
             raise PartyError(
                 f"The plan did not end within {seconds:g} s: {known}. The members go on; ask for the status."
             )

@@ -441,8 +441,7 @@ def check_commitment(config: PartyConfig, path: Path) -> str:
 
     The plan is the one that the run kept beside its transcript.
     """
-    story = read_transcript(path)
-    known = story.find("commitment")
+    known = read_transcript(path).find("commitment")
     if not known:
         raise TranscriptError(f"{path} holds no commitment: the run ended before.")
     local = load_local(config, JointPlan.load(path.with_name("plan.json")))

@@ -96,9 +96,9 @@ class Story:
 
     @property
     def status(self) -> str:
-        """How it ended: "settled", "failed", "refused", or "unfinished"."""
-        last = self.lines[-1]["kind"] if self.lines else ""
-        return last if last in ("settled", "failed", "refused") else "unfinished"
+        """How it ended: "settled", "failed", "refused", or "unfinished"; what ended once does not go on."""
+        ends = [x["kind"] for x in self.lines if x["kind"] in ("settled", "failed", "refused")]
+        return ends[-1] if ends else "unfinished"
 
     @property
     def is_spent(self) -> bool:
