@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sordino.execute.parties import Mode
 from sordino.kernel import Relation
 from sordino.literature.local import gradient_noise, published_gradient_noise
 from sordino.literature.reproduce import heavy as tao
@@ -75,7 +74,7 @@ def test_a_release_between_parties_is_compared_with_both_printed_protocols():
 
 @pytest.mark.long
 def test_a_release_is_timed_between_three_processes():
-    spent, sent = parties.release_cost(Mode.INSIDE, 7, 2)
+    spent, sent = parties.release_cost(7, 2)
     assert spent.shape == (3, 2)
     assert (spent > 0).all()
     assert (sent > 7 * 8).all()

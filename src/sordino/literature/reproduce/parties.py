@@ -7,7 +7,8 @@ import multiprocessing
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from multiprocessing.connection import Connection
@@ -255,16 +256,15 @@ def scales(quick: bool) -> Table:
     """The noise of each method: a function of public numbers, so no run needs data."""
     m, n, steps = _PARTIES, _RECORDS, _STEPS
     output, gradient = 2 * CLIP / (n * _RIDGE * EPSILON), math.sqrt(2 * steps) * CLIP / (n * EPSILON)
-    outputs, tilt = partial(Outputs, CLIP, _RIDGE, m), "a tilt of each objective: see parties"
+    outputs = partial(Outputs, CLIP, _RIDGE, m)
     made: dict[str, tuple[type[Any], float, Any]] = {
         "Pathak et al.": (Laplace, output, outputs(factor=float(m))),
         "Local Out P": (Laplace, output / math.sqrt(m), outputs(factor=math.sqrt(m))),
-        "Local Obj P": (Laplace, 2 * CLIP / (n * EPSILON), None),
+        "Local Obj P": (Laplace, 2 * CLIP / (n * EPSILON), Tilted(CLIP)),
         "Local Grad P": (Gaussian, gradient / math.sqrt(m), Gradients(CLIP, steps, 1.0, math.sqrt(m))),
         "MPC Out P": (Laplace, output / m, outputs()),
         "MPC Grad P": (Gaussian, gradient / m, _Averaged(Ight(None, steps, 1.0, CLIP))),
     }
-    ours = {k: run_of(k, partial(_scale, solver)) for k, (_, _, solver) in made.items() if solver}
     mu = published_gradient_noise(EPSILON, DELTA, table=True)[0]
     certified = {  # under add-remove, replace-one
         Laplace: [per_coordinate_laplace(_FEATURES, EPSILON / part, DELTA) for part in (2, 1)],
@@ -273,9 +273,11 @@ def scales(quick: bool) -> Table:
     rows = []
     for method, number in page_of("parties-noise")["numbers"].items():
         law, scale, solver = made[method]
-        near, far = certified[law] if solver else (0.0, 0.0)  # what a tilt is worth is not printed
+        # What the printed tilt is worth is not printed.
+        near, far = (0.0, 0.0) if isinstance(solver, Tilted) else certified[law]
         paper = run_of(f"{method}/paper", partial(_generated, law, scale, near, far))
-        cells = by_mode(paper, ours.get(method, tilt), ours.get(method, tilt), "none")
+        ours = run_of(method, partial(_scale, solver))
+        cells = by_mode(paper, ours, ours, "none")
         rows.append(Row(f"m = {m}, {n} records a party: {method}", method, EPSILON, DELTA, number, cells))
     return printed_table("parties-noise", rows)
 
@@ -289,14 +291,14 @@ def _generated(law: type[Any], scale: float, near: float, far: float, seed: int)
 
 
 def _scale(solver: Any, seed: int) -> Outcome:
-    n = _PARTIES * _RECORDS
+    alone = isinstance(solver, Tilted)  # the tilt of the mean objective of one party
+    n = _RECORDS if alone else _PARTIES * _RECORDS
     problem = Problem(LOSSES["logistic"], n, _FEATURES, Relation.REPLACE_ONE, EPSILON, DELTA, ridge=_RIDGE)
     ((_, release),) = Ask(EPSILON, DELTA).calibrated(solver.plan(problem)).releases.items()
-    std = float(release.mechanism.multiplier or 0.0) * release.sensitivity(
-        problem.relation, np.zeros(problem.shape)
-    )
-    copies = math.sqrt(NoiseShare(Mode.INSIDE, 3, 1).copies)
-    return {"value": float(std) * copies / (n if release.mean else 1.0)}
+    distance = release.sensitivity(problem.relation, np.zeros(problem.shape))
+    std = float(release.mechanism.multiplier or 0.0) * float(distance)
+    copies = 1.0 if alone else math.sqrt(NoiseShare(Mode.INSIDE, 3, 1).copies)
+    return {"value": std * copies / (n if release.mean or alone else 1.0)}
 
 
 AGGREGATION_EPSILON, AGGREGATION_DELTA = 0.5, 1e-3
@@ -326,19 +328,19 @@ def _row(group: str, size: int, method: str, published: float, what: str) -> Row
 
 def _cost(size: int, what: str, seed: int) -> Outcome:
     """Return the quicker release of two at the busiest member, or the bytes of all members."""
-    spent, sent = release_cost(Mode.INSIDE, size, 2 if what == "seconds" else 1)
+    spent, sent = release_cost(size, 2 if what == "seconds" else 1)
     return {"value": float(spent.max(axis=0).min()) if what == "seconds" else float(sent.sum()) / 1e6}
 
 
-def release_cost(mode: Mode, size: int, releases: int) -> tuple[np.ndarray, np.ndarray]:
+def release_cost(size: int, releases: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the seconds on the wall of each release by member, and the bytes that each member sends."""
-    spawn = multiprocessing.get_context("spawn")
-    members = tuple(
-        Member(f"p{i}", "127.0.0.1", port) for i, port in enumerate(_free_ports(AGGREGATION_PARTIES))
-    )
+    spawn, anywhere = multiprocessing.get_context("spawn"), ("127.0.0.1", 0)
+    with ExitStack() as held:  # ports that nobody listens on
+        servers = [held.enter_context(socket.create_server(anywhere)) for _ in range(AGGREGATION_PARTIES)]
+        members = tuple(Member(f"p{i}", *server.getsockname()) for i, server in enumerate(servers))
     pipes = [spawn.Pipe(duplex=False) for _ in members]
     processes = [
-        spawn.Process(target=_member, args=(members, i, mode, size, releases, pipes[i][1]), daemon=True)
+        spawn.Process(target=_member, args=(members, i, size, releases, pipes[i][1]), daemon=True)
         for i in range(AGGREGATION_PARTIES)
     ]
     for process in processes:
@@ -351,12 +353,10 @@ def release_cost(mode: Mode, size: int, releases: int) -> tuple[np.ndarray, np.n
     return np.array([spent for spent, _ in found]), np.array([sent for _, sent in found]) / releases
 
 
-def _member(
-    members: Sequence[Member], index: int, mode: Mode, size: int, releases: int, pipe: Connection
-) -> None:
+def _member(members: tuple[Member, ...], index: int, size: int, releases: int, pipe: Connection) -> None:
     """Be one party; send the seconds of each release and the bytes of all of them."""
-    share, noise = NoiseShare(mode, AGGREGATION_PARTIES, THRESHOLD), NoiseSource.from_os()
-    engine = ShamirEngine(tuple(members), index, THRESHOLD, None, Limits(120.0, 300.0))
+    share, noise = NoiseShare(Mode.INSIDE, AGGREGATION_PARTIES, THRESHOLD), NoiseSource.from_os()
+    engine = ShamirEngine(members, index, THRESHOLD, None, Limits(120.0, 300.0))
     engine.connect()
     spent, sent = [], 0
     for _ in range(releases):
@@ -369,14 +369,6 @@ def _member(
     engine.exchange(b"done", "Ending")
     pipe.send((spent, sent))
     engine.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [server.getsockname()[1] for server in held]
-    for server in held:
-        server.close()
-    return ports
 
 
 TABLES: dict[str, Callable[[bool], Table]] = {
