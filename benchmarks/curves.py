@@ -5,6 +5,7 @@ Commands::
     python -m benchmarks.curves                              # the table of docs/tables.md, epsilon 1
     python -m benchmarks.curves --epsilon .3 1 4 --rows 1000 0 --only SLID OFP
     python -m benchmarks.curves --made --first 100           # made designs, by seeds from this one on
+    python -m benchmarks.curves --stays --rows 20000         # stays in hospital fill little of their bounds
     python -m benchmarks.curves --speed                      # CPU seconds, 50,000 rows x 12 columns
     python -m benchmarks.curves --neural                     # networks with defaults beside lines and ours
     python -m benchmarks.curves --neural --triple            # three columns of a made table act together
@@ -153,6 +154,17 @@ def made(seed: int, rows: int = 12_000) -> tuple[pd.DataFrame, Schema]:
     middle, half = float(np.median(noisy)), 4 * float(noisy.std())
     table["y"] = noisy
     return table, Schema([*columns, Target("y", "number", low=middle - half, high=middle + half)])
+
+
+def stays(rows: int = 40_000) -> tuple[pd.DataFrame, Schema]:
+    """Return a made table of the costs of stays: most last a week, and a year is declared."""
+    public = np.random.default_rng(0)
+    days = np.minimum(public.exponential(4, rows) * np.exp(0.7 * public.normal(size=rows)), 365.0)
+    table = pd.DataFrame({"age": public.uniform(18, 95, rows), "days": days})
+    table["grade"], table["sex"] = public.integers(0, 4, rows), public.choice(["f", "m"], rows)
+    cost = 200 + 60 * days + 2 * table["age"] + 30 * table["grade"] + 150 * public.normal(size=rows)
+    columns = [*numbers(age=(18, 95), days=(0, 365), grade=(0, 3)), *levels(sex=["f", "m"])]
+    return table.assign(cost=cost), Schema([*columns, Target("cost", "number", low=0, high=50_000)])
 
 
 def parts(name: str, table: pd.DataFrame, repeat: int, rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -317,6 +329,7 @@ def main() -> None:
     parser.add_argument("--made", action="store_true")
     parser.add_argument("--first", type=int, default=0, help="seed of the first made design")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--stays", action="store_true")
     parser.add_argument("--neural", action="store_true")
     parser.add_argument("--triple", action="store_true")
     parser.add_argument("--write", action="store_true")
@@ -328,9 +341,10 @@ def main() -> None:
     rows = []
     seeds = range(chosen.first, chosen.first + 8)
     found = {f"made {seed}": seed for seed in seeds} if chosen.made else dict.fromkeys(chosen.only)
-    found = {"three together": -1} if chosen.triple else found
+    found = {"three together": -1} if chosen.triple else {"stays": -2} if chosen.stays else found
     for name, seed in found.items():
-        data = read(name) if seed is None else made(seed) if seed >= 0 else triple()
+        other = {-1: triple, -2: stays}
+        data = read(name) if seed is None else made(seed) if seed >= 0 else other[seed]()
         for count in chosen.rows:
             for epsilon in chosen.epsilon:
                 if chosen.neural:

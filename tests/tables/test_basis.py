@@ -162,3 +162,32 @@ def test_pairs_are_found_where_there_are_some_and_cost_little_where_there_are_no
             scores[name, kind] = model.score(table[8000:])
     assert scores["both", "ours"] > scores["both", "lines"] + 0.03
     assert scores["line", "ours"] > scores["line", "lines"] - 0.02
+
+
+def test_a_number_that_fills_little_of_its_bounds_keeps_its_line():
+    """Most stays last a week and a year is declared: beyond the first knot few records say how it goes on."""
+    public = public_generator(0)
+    days = np.minimum(public.exponential(4, 40_000) * np.exp(0.7 * public.normal(size=40_000)), 365.0)
+    table = pd.DataFrame({"age": public.uniform(18, 95, days.size), "days": days})
+    table["cost"] = 200 + 60 * days + 2 * table["age"] + 150 * public.normal(size=days.size)
+    schema = Schema(
+        [Number("age", 18, 95), Number("days", 0, 365), Target("cost", "number", low=0, high=50_000)]
+    )
+    train, test = table[:20_000], table[20_000:]
+    with seeded_noise_not_private(0):
+        model = LinearRegression(1.0, 1e-5, schema=schema).fit(train)
+    wrong = np.square(test["cost"] - model.predict(test)).mean() / test["cost"].var()
+    assert model.encoder_.basis.knots > 1
+    assert 1.0 - wrong > 0.87  # least squares has .90; with a ridge on lines .81
+
+
+def test_no_ridge_weighs_on_lines():
+    table = patients(300)
+    model = LinearRegression(1.0, 1e-5, schema=SCHEMA).fit(table)
+    names = model.encoder_.get_feature_names_out()
+    lines = {"age", "income", "dose", "size", "grade", "day"}
+    assert {names[at] for at in model.encoder_.lines} == lines
+    problem = model._problem((300, len(names)), model._ask(300), False)
+    pull = problem.penalty_gradient(np.ones(len(names) + 1))
+    assert {names[at] for at in np.flatnonzero(pull[:-1] == 0.0)} == lines
+    assert pull[-1] == 0.0

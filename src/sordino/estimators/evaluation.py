@@ -153,7 +153,7 @@ def private_scores_by(
     of squares by subgroup, as of :meth:`GroupBy.mean`. A record is in one subgroup.
     """
     require_fitted(model)
-    name = ("accuracy" if is_classifier(model) else "mae") if metric is None else metric
+    name = metric if metric is not None or is_classifier(model) else "mae"
     row, sign = find_metric("metric", name, model)
     if row.loss is None:
         raise UnsupportedError(f"{row.name!r} is no mean over records: subgroups have none. Choose another.")
@@ -170,7 +170,7 @@ def private_scores_by(
     notes = model_notes(model, epsilon)
     found = grouped.mean(values, epsilon, delta, bounds=ends, learned=model_prices(model), **options)
     privacy = replace(found.privacy, notes=(*found.privacy.notes, *notes)) if notes else found.privacy
-    return replace(found, statistic=name, model=model_digest(model), privacy=privacy)
+    return replace(found, statistic=metric or row.name, model=model_digest(model), privacy=privacy)
 
 
 def require_fitted(model: Any) -> None:

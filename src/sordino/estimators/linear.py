@@ -42,8 +42,9 @@ class _Dense(LinearModel):
     def _penalties(self) -> dict[str, Any]:
         among("penalty", self.penalty, PENALTIES)
         if self.penalty is None and self.alpha is None:
-            basis = getattr(getattr(self, "encoder_", None), "basis", None)
-            return {} if basis is None or not basis.ridge else {"ridge": basis.ridge}
+            encoder: Any = getattr(self, "encoder_", None)
+            basis = getattr(encoder, "basis", None)
+            return {"ridge": basis.ridge, "lines": encoder.lines} if basis is not None and basis.ridge else {}
         alpha = _ALPHA if self.alpha is None else self._at_least_zero("alpha")
         return {"penalty": Nonconvex(alpha)} if self.penalty == "nonconvex" else {"ridge": alpha}
 

@@ -580,6 +580,7 @@ class MetricRow:
     pairs : whether it is for two classes only.
     constant : what the best constant scores, where that is known without looking, by the number of classes.
     beside : adds what the baseline is read off to how the score is.
+    middle : of targets, the number that scores best as a constant.
     """
 
     name: str
@@ -595,6 +596,7 @@ class MetricRow:
     pairs: bool = False
     constant: Callable[[int], float] | None = None
     beside: Callable[[Any, ScoreLimits], Beside] | None = None
+    middle: Callable[[Floats], Any] = np.mean
 
     @property
     def numbers(self) -> bool:
@@ -641,8 +643,8 @@ class MetricRow:
         if self.beside is None:
             return None if self.constant is None else self.constant(int(judged.codes.max(initial=0)) + 1)
         if self.numbers:
-            best = np.median(judged.targets) if self.name == "mae" else np.mean(judged.targets)
-            return self.exactly(replace(judged, predicted=np.full(len(judged.targets), best)))
+            best = np.full(len(judged.targets), self.middle(judged.targets))
+            return self.exactly(replace(judged, predicted=best))
         beside = self.beside(self, ScoreLimits(classes=int(judged.codes.max(initial=0)) + 1))
         return float(beside.constant(beside.aside(judged).mean(axis=0)))
 
@@ -700,7 +702,7 @@ METRICS = {
         MetricRow(
             "mae", "neg_mean_absolute_error", "values", "absolute error",
             lambda judged, limits: np.abs(limits.error(judged)), lambda limits: limits.reach,
-            beside=beside_cells,
+            beside=beside_cells, middle=np.median,
         ),
         MetricRow(
             "deviance", "neg_mean_poisson_deviance", "values", "Poisson deviance of a count",
@@ -728,9 +730,12 @@ def row_named(name: str) -> MetricRow | None:
 def find_metric(parameter: str, name: str | None, model: Any) -> tuple[MetricRow, float]:
     """Return the row of a name and the sign of its score; None is the accuracy of a classifier, or r2.
 
+    Of a model of classes in an order None is the ``rank_error``, which it minimises.
+
     An alias that begins with ``neg_`` names the negative of a loss, as in scikit-learn.
     """
-    name = ("accuracy" if is_classifier(model) else "r2") if name is None else name
+    usual = "rank_error" if hasattr(model, "levels_") else "accuracy"
+    name = (usual if is_classifier(model) else "r2") if name is None else name
     among(parameter, name, metric_names())
     row = row_named(name) or METRICS["accuracy"]
     if not hasattr(model, "predict"):

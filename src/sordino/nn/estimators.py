@@ -173,6 +173,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             data_norm=bound,
             intercept=intercept,
             ridge=0.0 if basis is None else basis.ridge,
+            lines=() if basis is None else self.encoder_.lines,
             unit=unit,
             secure_noise=bool((self.trainer_options or {}).get("secure_noise", False)),
         )

@@ -74,6 +74,8 @@ from sordino.solvers.steps import as_sparse, hard_threshold
 
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
+# A line whose mean leaves less variance than this to it is not lengthened any further.
+LEAST_ROOM = 1e-4
 # Shares of the budget: of the moments, of the counts of sizes before and after they are centred.
 MOMENTS, UNITS = 0.05, 0.04
 # So many records times epsilon, for the root of the number of columns, show how large each of them is. Labels
@@ -134,6 +136,18 @@ def map_of(
     return Affine(mean, scale / (largest * radius), INTERCEPT if problem.intercept else 0.0, columns, rest)
 
 
+def lengthen_lines(problem: Problem, affine: Affine, noise: float) -> Affine:
+    """Return the map with lines over the largest deviation that their released means leave them.
+
+    Where numbers fill little of their bounds their line hardly moves, and hats beside it would share its
+    slope, which ends where their cell does: few records lie beyond it, and nothing is learned of their hats.
+    """
+    scale, lines = affine.scale.copy(), list(problem.lines)
+    least = min(max(8.0 * noise, LEAST_ROOM), 1.0)
+    scale[lines] /= np.sqrt(np.clip(1.0 - np.square(affine.shift[lines]), least, 1.0))
+    return replace(affine, scale=scale * (affine.scale.max() / scale.max()))
+
+
 def column_map(curator: Curator, problem: Problem) -> Affine:
     """Return the map of all columns.
 
@@ -141,8 +155,9 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
     """
     n, d = problem.population, problem.features
     if "units" not in curator.plan.releases:
-        released = curator.release("moments") / n
-        return map_of(problem, (released[:d], released[d:]), noise_std(curator, "moments") / n)
+        released, noise = curator.release("moments") / n, noise_std(curator, "moments") / n
+        found = map_of(problem, (released[:d], released[d:]), noise)
+        return lengthen_lines(problem, found, noise * problem.data_norm)
     units, sizes, shown = _column_units(curator, problem, None)
     flat = Affine(np.zeros(d), 1.0 / units, 0.0)
     hidden = sure(d) * noise_std(curator, "units") / n  # so many entries may be there where counts show none
@@ -156,7 +171,8 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
         units, sizes = np.where(full, closer, units), np.where(full, nearer, sizes)
     least = _DROWNED_OF_NUMBERS if problem.loss.targets == "numbers" else _DROWNED
     scale = np.maximum(sizes[0], max(least * hidden, 1.0 / n)) ** -COLUMN_POWER
-    return Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
+    found = Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
+    return lengthen_lines(problem, found, hidden)
 
 
 def _column_units(
@@ -190,7 +206,7 @@ def _column_units(
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    r"""``bend (v - w)^T M (v - w) / 2 + ridge ||w||^2 / 2`` around the coefficients w of a model.
+    r"""``bend (v - w)^T M (v - w) / 2 + ridge ||w||^2 / 2`` around coefficients w, no ridge on ``lines``.
 
     M are the released second moments of the rows, mapped by ``affine`` as in the last descent. Where none
     were asked, columns are taken to be alike there and independent. ``bend`` is the second derivative of the
@@ -205,6 +221,7 @@ class Around:
     bend: float
     ridge: float
     factor: Floats | None = None
+    lines: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -213,7 +230,7 @@ class Around:
         """Return what a run has released at its end, and a factor of the covariance of its noise."""
         even = 1.0 / max(problem.outputs, 2)
         bend = even * (1.0 - even) if isinstance(problem.loss, LabelModel) else problem.curvature
-        return cls(affine, moments, bend, problem.ridge, factor)
+        return cls(affine, moments, bend, problem.ridge, factor, problem.lines)
 
     def minimum(
         self, coef: Floats, intercept: Floats | float, ridge: float, count: int | None
@@ -227,12 +244,13 @@ class Around:
         bends = self.bend * self.second_moments()
         felt = w * np.sqrt(bends if bends.ndim == 1 else np.diag(bends))
         kept = np.full(w.shape, True) if count is None else top_mask(felt, min(count, w.size), 0)
-        found = np.zeros_like(w)
+        found, before = np.zeros_like(w), np.full(w.shape[1], self.ridge)
+        before[list(self.lines)] = 0.0
         for row, own in enumerate(kept):
             if bends.ndim == 1:
-                found[row, own] = (w[row] * (bends + self.ridge) / (bends + ridge))[own]
+                found[row, own] = (w[row] * (bends + before) / (bends + ridge))[own]
                 continue
-            pull = bends @ w[row] + self.ridge * w[row]
+            pull = bends @ w[row] + before * w[row]
             inner = bends[np.ix_(own, own)] + ridge * np.eye(int(own.sum()))
             found[row, own] = np.linalg.solve(inner, pull[own])
         out = np.zeros_like(np.atleast_2d(coef))

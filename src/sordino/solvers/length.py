@@ -238,13 +238,6 @@ class Descended:
         return self.legs[-1].descent.noise.coordinates
 
 
-def few_labels(problem: Problem) -> float:
-    """Return by how much records times epsilon of two classes are few: 1 where they are, 0 without noise."""
-    if problem.outputs > 1 or not isinstance(problem.loss, LabelModel):
-        return 0.0
-    return min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12))
-
-
 def length_share(problem: Problem, coefficients: int) -> float:
     """Return the share of the last question: with it the error of the slope is the same for all n epsilon."""
     if not isinstance(problem.loss, LabelModel):
@@ -293,7 +286,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
-    few = few_labels(problem)
+    pairs = problem.outputs == 1 and isinstance(problem.loss, LabelModel)
+    few = min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12)) if pairs else 0.0
     slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
     asked = MarginQuestion.of(curator, problem, model, offset)
     expected = np.array([slope, offset] if asked.two else [slope])

@@ -39,7 +39,7 @@ class Basis:
     ----------
     knots : of each number, date and ordinal whose schema declares none; 1 for lines alone.
     pairs : the names of two columns each, whose products are columns of the model too.
-    line, curve : the weights of lines and of hats; levels, flags and gaps have weight one.
+    curve : the weight of hats; lines, levels, flags and gaps have weight one.
     pair : the weight of all pairs together: each has this one over the root of their number.
     ridge : the penalty of a model that was given none.
 
@@ -48,7 +48,6 @@ class Basis:
 
     knots: int = KNOTS
     pairs: tuple[tuple[str, str], ...] = ()
-    line: float = 1.0
     curve: float = 1.0
     pair: float = 2.0
     ridge: float = 0.0
@@ -66,10 +65,7 @@ class Basis:
         has a squared norm of at most two, its line and its tent, or one.
         """
         tops = {column.name: 1.0 + column.curved for column in columns}
-        bent = {c.name: c.curved and c.knots_or(self.knots) != 1 for c in columns}
-        alone = sum(
-            max(1.0, self.line**2 + self.curve**2 * bent[c.name]) if c.curved else 1.0 for c in columns
-        )
+        alone = sum(1.0 + self.curve**2 * (c.curved and c.knots_or(self.knots) != 1) for c in columns)
         paired = sum(tops[a] * tops[b] for a, b in self.pairs) / max(len(self.pairs), 1)
         return alone + self.pair**2 * paired
 

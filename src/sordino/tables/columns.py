@@ -153,7 +153,7 @@ class Block:
         if self.width == 1:
             first: Any = positions if self.levels and not self.signed else np.zeros(positions.size)
             values = np.ones((positions.size, 1)) if self.levels else positions.astype(float)[:, None]
-            values = self._line(positions, self.curved) if self.signed else values
+            values = self._line(positions) if self.signed else values
             return Entries(first.astype(np.int32)[:, None], values)
         cell = np.minimum(positions.astype(np.int32), len(self.labels) - 2)
         weight, before = positions - cell, self.width - 2
@@ -163,15 +163,14 @@ class Block:
         values[:, -1] = weight
         np.subtract(1.0, weight, out=values[:, -2])
         if self.basis is not None:
-            places[:, 0], values[:, :1] = 0, self._line(positions, self.curved)
+            places[:, 0], values[:, :1] = 0, self._line(positions)
             values[:, 1:] *= self.basis.curve
         return Entries(places, values)
 
-    def _line(self, positions: Any, weighted: bool = False) -> Floats:
+    def _line(self, positions: Any) -> Floats:
         """Return the share of the range from -1 to 1, as one column."""
         shares = np.interp(positions, np.arange(float(self.shares.size)), self.shares)
-        line = np.asarray(2.0 * shares - 1.0)[:, None]
-        return line * self.basis.line if weighted and self.basis is not None else line
+        return np.asarray(2.0 * shares - 1.0)[:, None]
 
     def grid(self, rest: bool = True) -> tuple[tuple[Any, ...], Any]:
         """Return values between which effects are straight, or all levels, and their positions.

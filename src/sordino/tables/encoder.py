@@ -192,6 +192,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return np.flatnonzero(~np.array(paired))
 
     @property
+    def lines(self) -> tuple[int, ...]:
+        """Which encoded columns are lines of numbers, dates and ordinals, where there is a basis."""
+        curved = {column.name for column in self.schema_.features if column.curved}
+        return tuple(at for at, one in enumerate(self.origins) if one.column in curved and not one.part)
+
+    @property
     def origins(self) -> list[Origin]:
         """For each encoded column, the column it comes from and what of it."""
         return [origin for block in self.blocks() for origin in block.origins]
