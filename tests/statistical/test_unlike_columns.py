@@ -122,3 +122,22 @@ def test_numbers_beside_a_rare_dose_are_those_of_least_squares():
     assert (
         max(found) < 0.02
     )  # of a signal whose variance is about 1.1; .01 to .42 where all columns had one unit
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 0.5), (3000, 0.5)])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_noise_in_the_weight_of_a_long_rare_column_throws_no_log_odds(classes, n, epsilon):
+    """Records that one in twenty has, a thousand times as long: single fits had a log loss of 31."""
+    lost = []
+    for seed in range(4):
+        public = np.random.default_rng([n, seed, classes])
+        rare = np.where(public.random(n + TESTED) < 0.05, 1000 * public.exponential(size=n + TESTED), 0.0)
+        X = np.column_stack([np.clip(public.normal(size=(n + TESTED, 3)), -3, 3), rare.clip(0, 5000)])
+        scores = np.outer(X[:, 0] - X[:, 1], np.arange(classes)) + public.gumbel(size=(n + TESTED, classes))
+        y = scores.argmax(axis=1)
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(epsilon, 1e-5, data_norm=5001.0, classes=range(classes))
+            found = model.fit(X[:n], y[:n]).predict_proba(X[n:])
+        shares = np.broadcast_to(np.bincount(y[:n], minlength=classes) / n, found.shape)
+        lost.append(log_loss(y[n:], found) - log_loss(y[n:], shares))
+    assert max(lost) < -0.1  # up to 12 above the shares

@@ -21,6 +21,7 @@ from sordino.problems.affine import (
     GramShells,
     MappedCurvature,
 )
+from sordino.problems.losses import LabelModel
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts
 from sordino.solvers.base import noise_std
@@ -419,7 +420,7 @@ def correct(
         slopes, start = Slopes.of(whole, bowl, least), whole.possible(found.w, bowl) / whole.units
         step = newton_steps(slopes, slopes.bowl_at, start, asks, whole.longest)
         out = _noise_after(out, replace(step, w=step.w * whole.units))
-    if problem.loss.targets == "numbers" and moments is not None:
+    if isinstance(problem.loss, LabelModel) or (problem.loss.targets == "numbers" and moments is not None):
         out = replace(out, w=_supported(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
@@ -439,16 +440,21 @@ def weight_noise(model: Descended, found: Lengthened, last: Corrected) -> Floats
     return np.hypot(own, last.noise)
 
 
-def _supported(whole: Whole, w: Floats, noise: Floats, moments: Moments) -> Floats:
+def _supported(whole: Whole, w: Floats, noise: Floats, moments: Moments | None) -> Floats:
     """Return the weights without those of rare columns that noise alone may have made.
 
     Clipped second moments say how many records have a column, not how long it is: noise in the weight of a
     dose that few have may throw predictions farther than all targets spread. The constant is better there.
+    Of labels a column is left out of all log odds or of none; one that counts did not show may be rare.
     """
-    own, usual = w[: noise.size], np.diag(moments.matrix)[: noise.size]
-    longest, most = whole.own.scale * whole.problem.data_norm, whole.targets.spread / whole.targets.size
-    drowned = (np.abs(own) < _STANDS * noise) & (usual < EMPTY[1] * np.median(usual)) & (longest > _LONGER)
-    return np.append(np.where(drowned & (noise * longest > _THROWN * most), 0.0, own), w[own.size :])
+    own, longest = w[..., : noise.shape[-1]], whole.own.scale * whole.problem.data_norm
+    most, rare = whole.targets.spread / whole.targets.size, longest > _LONGER
+    if moments is not None and whole.problem.loss.targets == "numbers":
+        usual = np.diag(moments.matrix)[: longest.size]
+        rare = rare & (usual < EMPTY[1] * np.median(usual))
+    drowned = (np.abs(own) < _STANDS * noise) & (noise * longest > _THROWN * most) & rare
+    kept = np.where(np.all(np.atleast_2d(drowned), axis=0), 0.0, own)
+    return np.concatenate([kept, w[..., longest.size :]], axis=-1)
 
 
 def skewed_unit(

@@ -109,7 +109,7 @@ LARGE, LARGE_SHARE = 0.9, 0.5
 NEIGHBOURS = (1, 2, 4, 8)
 # So many of the targets of one size are a peak: no octave has as many of a smooth law.
 PEAK = 0.5
-# The median of all columns has to stand out like the largest of so many: three deviations.
+# The means of columns have to stand out like the largest of so many at least: three deviations.
 _SURELY = 100
 # Targets that counts do not show are expected so many times as far out as the farthest that they show.
 BEYOND = 2.0
@@ -213,7 +213,7 @@ def shrunk(values: Floats, noise: float, count: int) -> Floats:
     """Shrink noisy means towards zero, and to zero what the largest of ``count`` noises would reach."""
     if noise == 0:
         return values
-    sure = noise * math.sqrt(2.0 * math.log(max(count, 2)))
+    sure = noise * math.sqrt(2.0 * math.log(max(count, _SURELY)))
     return values * np.maximum(0.0, 1.0 - (sure / np.maximum(np.abs(values), 1e-100)) ** 2)
 
 
@@ -223,7 +223,7 @@ def column_means(values: Floats, noise: float, count: int) -> Floats:
     Means that drown one by one can be seen together: intensities, counts or grades are all positive.
     """
     median = np.median(values)
-    middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), _SURELY)[0]
+    middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), 1)[0]
     return middle + shrunk(values - middle, noise, count)
 
 
