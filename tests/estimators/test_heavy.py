@@ -17,7 +17,7 @@ from sordino import (
     SparseLinearRegression,
     TruncatedMean,
 )
-from sordino.errors import BudgetExceededError, InvalidInputError
+from sordino.errors import BudgetExceededError, FitWarning, InvalidInputError
 from sordino.solvers.heavy.learners import L1Ball, L2Ball
 from sordino.testing import seeded_noise_not_private
 
@@ -396,3 +396,16 @@ def test_the_coefficients_obey_the_constraint():
     with seeded_noise_not_private(4):
         model = HeavyTailedRegressor(2.0, solver_options={"constraint": L1Ball(1.0)}).fit(X, y)
     assert np.abs(model.coef_).sum() <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("rows_per_person", [None, 10])
+@pytest.mark.parametrize("model", [HeavyTailedRegressor, HeavyTailedClassifier])
+def test_a_model_that_followed_no_gradient_says_so_with_the_remedy(model, rows_per_person):
+    public, n = np.random.default_rng(1), 100 * (rows_per_person or 1)
+    X = public.standard_t(3, size=(n, 5))
+    y = X.sum(axis=1) + 10 > 10
+    with seeded_noise_not_private(1), pytest.warns(FitWarning, match="more records or budget, fewer rows"):
+        model(1.0, 1e-6, rows_per_person=rows_per_person).fit(X, y)
+    with seeded_noise_not_private(1), warnings.catch_warnings():
+        warnings.simplefilter("error", FitWarning)
+        model(10.0, 1e-6, rows_per_person=rows_per_person).fit(X, y)

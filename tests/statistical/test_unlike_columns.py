@@ -141,3 +141,17 @@ def test_noise_in_the_weight_of_a_long_rare_column_throws_no_log_odds(classes, n
         shares = np.broadcast_to(np.bincount(y[:n], minlength=classes) / n, found.shape)
         lost.append(log_loss(y[n:], found) - log_loss(y[n:], shares))
     assert max(lost) < -0.1  # up to 12 above the shares
+
+
+def test_several_unequal_classes_with_nothing_to_learn_are_about_their_shares():
+    lost, classes, n = [], 4, 1000
+    for seed in range(6):
+        public = np.random.default_rng([seed, classes, n])
+        X, odds = public.normal(size=(n + TESTED, 3)).clip(-3, 3), -np.arange(classes) * np.log(4.0)
+        y = (odds + public.gumbel(size=(n + TESTED, classes))).argmax(axis=1)
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(0.3, 1e-6, data_norm=2.3, classes=range(classes)).fit(X[:n], y[:n])
+        shares = np.exp(odds) / np.exp(odds).sum()
+        found = model.predict_proba(X[n:]), np.broadcast_to(shares, (TESTED, classes))
+        lost.append(np.subtract(*(log_loss(y[n:], p, labels=range(classes)) for p in found)))
+    assert np.mean(lost) < 0.035  # .046 where shares of several classes had no more budget than those of two

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, check_noise, literature, size_facts
 from sordino.elsewhere import where_rows_lie
-from sordino.errors import UnsupportedError
+from sordino.errors import FitWarning, UnsupportedError, levels_to_the_caller
 from sordino.estimators.linear_base import Coefficients, MarginClassifier, loss_of
 from sordino.estimators.statistics import moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
@@ -28,6 +29,9 @@ from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, Projected
 from sordino.values import check_count, check_flag, check_mapping, check_not_negative, moved_parameters
 
 # ----------------------------------------------------------------------- What the heavy-tailed models share
+
+# Coefficients of this size followed no gradient.
+_NOTHING = 1e-12
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -71,6 +75,14 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         ask = self._ask(rows.population)
         task = self._task((rows.population, X.shape[1]), ask, public, is_sparse(X), groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
+        if np.abs(self.coef_).max() < _NOTHING:  # released numbers
+            warnings.warn(
+                f"{type(self).__name__}: no size of a gradient stands out of its noise, so the model is a "
+                "constant. Use more records or budget, fewer rows per person, or declare bounds and fit "
+                "LinearRegression or LogisticRegression. The budget is spent.",
+                FitWarning,
+                stacklevel=levels_to_the_caller(),
+            )
         return self
 
     def _task(

@@ -41,9 +41,9 @@ _ENOUGH, _OPENING, _WIDEST = 1000.0, 0.9, 64.0
 # From so many for each coefficient on, gradients are clipped less.
 _GRADIENTS = 300.0
 # The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
-# need more of it, up to the second share, and very few all of it: below the last number not even equal
-# classes can be told from noise, and the constant is the model.
-_CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _VERY_FEW = 0.01, 0.05, 4000.0, 17.0
+# need more of it, up to the second share (so many times as much of several classes, which have a noise each),
+# and very few all of it: below the last number not even equal classes can be told from noise.
+_CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _SEVERAL, _VERY_FEW = 0.01, 0.05, 4000.0, 3, 17.0
 # So many records outside of the most frequent class are needed to learn which they are: in deviations of a
 # count with all of the budget, and of the released one.
 _LEARNABLE, _TOLD = 2.0, 0.5
@@ -79,7 +79,7 @@ def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: f
 def class_share(problem: Problem) -> float:
     """Return the share of the budget for the frequencies of the classes."""
     signal = max(problem.population * problem.epsilon, 1e-12)
-    few = min(_CLASSES * _ENOUGH_CLASSES / signal, _FEW_CLASSES)
+    few = min(_CLASSES * _ENOUGH_CLASSES / signal, _FEW_CLASSES) * min(max(problem.outputs - 1, 1), _SEVERAL)
     return max(_CLASSES, few, min((_VERY_FEW / signal) ** 2, 1.0))
 
 
