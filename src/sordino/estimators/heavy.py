@@ -30,9 +30,6 @@ from sordino.values import check_count, check_flag, check_mapping, check_not_neg
 
 # ----------------------------------------------------------------------- What the heavy-tailed models share
 
-# Coefficients of this size followed no gradient.
-_NOTHING = 1e-12
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HeavyTailedParameters(Budget):
@@ -75,11 +72,10 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         ask = self._ask(rows.population)
         task = self._task((rows.population, X.shape[1]), ask, public, is_sparse(X), groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
-        if np.abs(self.coef_).max() < _NOTHING:  # released numbers
+        if np.abs(self.coef_).max() < 1e-12:  # released numbers, which followed no gradient
             warnings.warn(
-                f"{type(self).__name__}: no size of a gradient stands out of its noise, so the model is a "
-                "constant. Use more records or budget, fewer rows per person, or declare bounds and fit "
-                "LinearRegression or LogisticRegression. The budget is spent.",
+                f"{type(self).__name__}: no gradient stands out of its noise, so the model is a constant. "
+                "Use more records or budget, fewer rows per person, or a model with declared bounds.",
                 FitWarning,
                 stacklevel=levels_to_the_caller(),
             )

@@ -464,9 +464,8 @@ class Auto:
             first = next(iter(stages))
             stages[first] = replace(stages[first], steps=2 * stages[first].steps, share=AFTER_SCREEN)
         plain = math.isinf(problem.epsilon) and has_metric(problem) and not screens
-        steps = (
-            1 if screens else options.max_iter or (STEPS_PLAIN if plain else _steps(problem, bool(stages)))
-        )
+        usual = STEPS_PLAIN if plain else _steps(problem, bool(stages))
+        steps = 1 if screens else options.max_iter or usual
         clip = options.clip_norm or (UNCLIPPED if plain else CLIP)
         opens = options.clip_norm is None and not plain
         return cls(steps, stages, clip, options.step_size, bool(problem.intercept), screens, opens)
@@ -498,12 +497,8 @@ class Auto:
         if isinstance(problem.loss, LabelModel) and problem.intercept:
             queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
         if has_length(problem.loss) and not (self._plain(problem) and problem.loss.targets == "numbers"):
-            left = self._last_count(problem)
-            queries["length"] = (
-                length_query(problem, left),
-                length_steps(problem),
-                length_share(problem, left),
-            )
+            left, asks = self._last_count(problem), length_steps(problem)
+            queries["length"] = (length_query(problem, left), asks, length_share(problem, left))
         if not self._plain(problem):
             queries |= last
         for name, stage in self.stages.items():

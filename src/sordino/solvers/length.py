@@ -71,9 +71,14 @@ def opened_length(problem: Problem, clip: float, coefficients: int, telling: flo
 
 
 def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: float) -> float:
-    """Return the clip of a gradient in so many coefficients, of rows that are at most so long."""
-    opened = clip * _opening(problem, _GRADIENTS * coefficients)
-    return max(clip, min(opened, problem.loss.lipschitz * longest))
+    """Return the clip of a gradient in so many coefficients, of rows that are at most so long.
+
+    Those of numbers and counts are corrected later.
+    """
+    if not has_labels(problem.loss):
+        return clip
+    wider = max(1.0, problem.population * problem.epsilon / (_GRADIENTS * coefficients)) ** 0.5
+    return max(clip, min(clip * min(wider, 1e6), problem.loss.lipschitz * longest))
 
 
 def class_share(problem: Problem) -> float:
@@ -138,13 +143,6 @@ def _class_means(curator: Curator, problem: Problem, name: str) -> tuple[Floats,
     if problem.outputs == 1:
         return np.array([-means[0], means[0]]), noise * math.sqrt(2.0)
     return means, noise
-
-
-def _opening(problem: Problem, enough: float) -> float:
-    """Return by how much less is clipped; 1 for numbers and counts, whose clips are corrected later."""
-    if not has_labels(problem.loss):
-        return 1.0
-    return min(max(1.0, problem.population * problem.epsilon / enough) ** 0.5, 1e6)
 
 
 CLIP = 0.4
@@ -226,11 +224,8 @@ class Descended:
     @property
     def telling(self) -> float:
         """How much records of two classes tell of their log odds, by released shares: 1 of equal ones."""
-        return (
-            float(np.cosh(0.5 * self.targets.center) ** -2.0)
-            if self.targets.means and self.w.ndim == 1
-            else 1.0
-        )
+        two = self.targets.means and self.w.ndim == 1
+        return float(np.cosh(0.5 * self.targets.center) ** -2.0) if two else 1.0
 
     @property
     def coordinates(self) -> int:
@@ -535,12 +530,8 @@ def _posterior(answers: list[Answer], expected: Floats, prior: Floats) -> Recali
 
 
 def _mean_bend(answers: list[Answer]) -> Floats:
-    return _positive(np.mean([a.curvature for a in answers], axis=0))
-
-
-def _positive(matrix: Floats) -> Floats:
-    """Return the nearest matrix without negative eigenvalues."""
-    values, vectors = np.linalg.eigh(matrix)
+    """Return the mean curvature, or the nearest one without negative eigenvalues."""
+    values, vectors = np.linalg.eigh(np.mean([a.curvature for a in answers], axis=0))
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
