@@ -190,6 +190,21 @@ def test_recorded_blocks_give_the_sums_of_others_and_draw_anew():
     assert float((sums[0] - sums[2]).norm()) > 1e-2 * float(sums[0].norm())
 
 
+def test_compiled_blocks_are_recorded_and_give_the_sums_of_others():
+    torch.manual_seed(0)
+    network = Network(
+        nn.Sequential(nn.Linear(512, 64), nn.Tanh(), nn.Linear(64, 10)).cuda(), nn.CrossEntropyLoss()
+    )
+    x, y = torch.randn(70, 512).cuda(), torch.arange(70).cuda() % 10
+    engine = CompiledEngine(GhostEngine(network), 80, smaller=72)
+    engine.record(64, (x[:1], y[:1]))
+    assert sorted(engine._recorded) in ([72, 80], [])  # none where a recorded block is not faster
+    for count, vector in ((70, network.flat() + 0.1), (60, network.flat())):
+        want = engine.inner.clipped_sum(vector, x[:count], y[:count], 0.3)
+        got = engine.clipped_sum(vector, x[:count], y[:count], 0.3)
+        assert float((got - want).norm()) <= 1e-3 * float(want.norm())
+
+
 def test_what_looks_at_values_is_not_recorded():
     class Looking(nn.Module):
         def __init__(self):

@@ -208,15 +208,22 @@ class FilledEngine:
         return min(self.chunk, math.ceil(left / step) * step)
 
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
-        present = present.to(vector.dtype)
-        if len(x) not in self._recorded:
-            return self.inner.clipped_sum(vector, x, y, clip, present)
-        return self._recorded[len(x)](vector, x, y, present, self._limit(clip, x.device))
+        run = self._recorded.get(len(x), self._block)
+        return run(vector, x, y, present.to(vector.dtype), self._limit(clip, x.device))
+
+    def _block(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor, limit: Any) -> Tensor:
+        return self.inner.clipped_sum(vector, x, y, limit, present)
 
     def _limit(self, clip: float, device: torch.device) -> Tensor:
         if (clip, device) not in self._held:
             self._held[clip, device] = torch.tensor(clip, dtype=torch.float64, device=device)
         return self._held[clip, device]
+
+    def _sizes(self, expected: int) -> Iterable[int]:
+        """Return the sizes of most batches."""
+        spread = math.isqrt(expected)
+        low, high = (math.ceil(n / self.step) * self.step for n in (expected - spread, expected + 2 * spread))
+        return range(low, min(high, self.chunk) + 1, self.step)
 
     def record(self, expected: int, example: tuple[Tensor, Tensor]) -> None:
         """Record the sizes of most batches as graphs of a GPU, on made-up records, and check what they give.
@@ -224,12 +231,13 @@ class FilledEngine:
         A recorded block asks nothing of the host. A model whose operations depend on values cannot be
         recorded, and a block that gives other sums than before is not used: it then runs as it did.
         """
-        vector, spread = points(self.network)[1], math.isqrt(expected)
-        low, high = (math.ceil(n / self.step) * self.step for n in (expected - spread, expected + 2 * spread))
+        vector = points(self.network)[1]
+        records = make_up_records(self.network, *example, expected, 1.0)
+        asked = _seconds(self, records)
         # one stream for all: a library of products keeps a work space for each, which may hold a large block
         room = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
-        sizes = range(low, min(high, self.chunk) + 1, self.step)
-        for size in reversed(sizes):  # what the largest has taken bears the others, not the other way round
+        # what the largest has taken bears the others, not the other way round
+        for size in sorted(self._sizes(expected), reverse=True):
             try:
                 made = self._check(vector, size, example, room)
             except (RuntimeError, UnsupportedError):  # among them: no memory is left
@@ -238,8 +246,7 @@ class FilledEngine:
                 self._recorded.clear()
                 return
             self._recorded[size] = made
-        records = make_up_records(self.network, *example, expected, 1.0)
-        if self._recorded and _seconds(self.inner, records) < _seconds(self, records):
+        if self._recorded and asked < _seconds(self, records):
             self._recorded.clear()
         torch.cuda.empty_cache()  # of blocks that were run to be compared
 
@@ -247,20 +254,16 @@ class FilledEngine:
         self, vector: Tensor, size: int, example: tuple[Tensor, Tensor], room: tuple[Any, Any]
     ) -> Recorded | None:
         """Return a recorded block that gives the sums of others, and leaves memory for one that is not."""
-
-        def run(v: Tensor, x: Tensor, y: Tensor, present: Tensor, limit: Any) -> Tensor:
-            return self.inner.clipped_sum(v, x, y, limit, present)
-
         ones, limit = vector.new_ones(size), self._limit(1.0, vector.device)
         first, second = (make_up_records(self.network, *example, n, 1.0) for n in (size, size + 1))
-        made = Recorded(run, (vector, *first, ones, limit), *room)
+        made = Recorded(self._block, (vector, *first, ones, limit), *room)
         given, draws = (vector, *(part[:size] for part in second), ones, limit), same_draws()
         with draws:
             got = made(*given)
         torch.cuda.reset_peak_memory_stats(vector.device)
         before = torch.cuda.memory_allocated(vector.device)
         with draws, _as_if_recording():
-            want = run(*given)
+            want = self._block(*given)
         taken = torch.cuda.max_memory_allocated(vector.device) - before
         torch.cuda.empty_cache()
         fits = torch.cuda.mem_get_info(vector.device)[0] > 1.2 * taken
@@ -274,14 +277,11 @@ class _ShortAttention(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is not F.scaled_dot_product_attention or not _is_short(*args[:2]):
+        found = func is F.scaled_dot_product_attention and args[0].dtype is torch.float32
+        if not found or 4 * args[1].shape[-2] > _SHORT * args[0].shape[-1]:
             return func(*args, **(kwargs or {}))
         with sdpa_kernel(SDPBackend.MATH):
             return func(*args, **(kwargs or {}))
-
-
-def _is_short(query: Tensor, key: Tensor) -> bool:
-    return query.dtype is torch.float32 and 4 * key.shape[-2] <= _SHORT * query.shape[-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,10 +303,13 @@ class CompiledEngine(FilledEngine):
     def _size(self, left: int) -> int:
         return self.smaller if left <= self.smaller else self.chunk
 
-    def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
+    def _sizes(self, expected: int) -> Iterable[int]:
+        return {self.smaller or self.chunk, self.chunk}
+
+    def _block(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor, limit: Any) -> Tensor:
         # the bounds in a graph are those for the precision of products when it was traced
         key = (present.shape, x.shape, x.dtype, y.shape, y.dtype, product_inputs(x.device))
-        inputs = vector, x, y, present, self._limit(clip, x.device)
+        inputs = vector, x, y, present, limit
         with without_autocast(x.device):
             if key not in self._graphs:
                 self._graphs[key] = self._trace(*inputs)
@@ -332,9 +335,7 @@ class CompiledEngine(FilledEngine):
 
 def _fill(rows: Tensor, count: int) -> Tensor:
     missing = count - len(rows)
-    if missing <= 0:
-        return rows
-    return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])])
+    return rows if missing <= 0 else torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])])
 
 
 def compiled_engine(
@@ -375,9 +376,11 @@ def compiled_engine(
             if isinstance(plain, FilledEngine):
                 plain._recorded.clear()
             torch.cuda.empty_cache()  # of what was recorded and tried
-            if smaller:  # both sizes are compiled before any record is read; what the larger takes bears both
-                with same_draws():
+            with same_draws():
+                if smaller:  # both are compiled before any record is read; what the larger takes bears both
                     _seconds(made, make_up_records(engine.network, *example, whole, 1.0))
+                if isinstance(plain, FilledEngine) and not made.mode:  # a mode may record by itself
+                    made.record(expected, example)
             return made, ()
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"
     except Exception as error:  # whatever a compiler says: without it the same is computed

@@ -182,18 +182,16 @@ def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
         used = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         room = _FULL * (torch.cuda.mem_get_info(device)[0] + used) - 4 * _VECTORS * engine.network.size
     chunk = max(1, min(most, int((room - taken[0]) / each) + few))
+    # a loop takes as long for half the records
     loops = any(isinstance(layer, nn.RNNBase) for layer in engine.network.model.modules())
-    if (
-        device.type == "cuda" and chunk > _MANY[1] and not loops and not engine.network.sharded
-    ):  # a loop takes as long for half the records
+    if device.type == "cuda" and chunk > _MANY[1] and not loops and not engine.network.sharded:
         return min(chunk, _modest_chunk(engine, x, y, most))
     return chunk
 
 
 def _modest_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
     """Return how many records take at most ``_PLAIN`` times the memory of a plain step on ``most``."""
-    network = engine.network
-    grown = []
+    network, grown = engine.network, list[float]()
     try:
         for measure in (partial(_bytes, engine), partial(_plain_bytes, network)):
             few, many = (measure(*make_up_records(network, x, y, count, 1.0)) for count in _MANY)

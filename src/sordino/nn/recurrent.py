@@ -207,6 +207,8 @@ class _Recursion(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
         back, *kept = ctx.saved_tensors
+        if torch._C._autograd._get_current_graph_task_keep_graph():  # else nobody reads it again
+            kept = [part.clone() for part in kept]
         with torch.autocast(back.device.type, enabled=False):
             if ctx.name == "lstm":
                 h = torch.zeros_like(kept[1]) if slopes[0] is None else slopes[0]
@@ -231,21 +233,19 @@ def _lstm(gates: Tensor, cell: Tensor) -> list[Tensor]:
 def _lstm_slopes(
     kept: list[Tensor], back: Tensor, h: Tensor, c: Tensor | None, last: Tensor | None
 ) -> tuple[Tensor, ...]:
-    """Return the slopes of the gates, which take the place of what they are multiplied by, and of the start.
-
-    Kept are few tensors: what slopes are multiplied by is made here, in the memory of the slopes.
-    """
-    opened, cells, first = kept
-    (i, f, g, o), slopes, size = opened.chunk(4, 2), torch.empty_like(opened), h.shape[2]
-    of_i, of_f, of_g, of_o = slopes.chunk(4, 2)
-    bent = torch.tanh(cells, out=of_o)
+    """Return the slopes of the gates, written over what opens them, and those of the start."""
+    slopes, cells, first = kept
+    (i, f, g, o), size = slopes.chunk(4, 2), h.shape[2]
+    stay = f.clone(memory_format=torch.contiguous_format)
+    f.addcmul_(f, f, value=-1.0)
+    f[:, 1:].mul_(cells[:, :-1])  # the cell before
+    f[:, 0].mul_(first)
+    bent = cells.tanh_()
     to_cell = (bent * bent).neg_().add_(1.0).mul_(o)
-    torch.mul(f[:, 1:], cells[:, :-1], out=of_f[:, 1:])  # the cell before
-    torch.mul(f[:, 0], first, out=of_f[:, 0])
-    torch.mul(i, g, out=of_i)
-    for part, gate in ((of_i, i), (of_f, f), (bent.mul_(o), o)):
-        part.addcmul_(part, gate, value=-1.0)
-    torch.mul(g, g, out=of_g).neg_().add_(1.0).mul_(i)
+    o.addcmul_(o, o, value=-1.0).mul_(bent)
+    of_g = torch.mul(g, g, out=bent).neg_().add_(1.0).mul_(i)
+    i.addcmul_(i, i, value=-1.0).mul_(g)
+    g.copy_(of_g)
     state, cell = torch.zeros_like(h[:, 0]), torch.zeros_like(h[:, 0])
     cell = cell if c is None or last is not None else c
     for t in reversed(range(h.shape[1])):
@@ -255,7 +255,7 @@ def _lstm_slopes(
         cell = torch.addcmul(cell, state, to_cell[:, t])
         slopes[:, t, : 3 * size].unflatten(1, (3, size)).mul_(cell[:, None])
         slopes[:, t, 3 * size :].mul_(state)
-        state, cell = slopes[:, t] @ back, cell * f[:, t]
+        state, cell = slopes[:, t] @ back, cell * stay[:, t]
     return slopes.flatten(0, 1), state, cell
 
 
@@ -279,17 +279,16 @@ def _gru(a: Tensor, b: Tensor, before: Tensor) -> list[Tensor]:
 
 
 def _rnn(name: str, h: Tensor) -> list[Tensor]:
-    return [torch.zeros_like(h), 1 - h * h if name == "rnn_tanh" else (h > 0).float()]
+    return [torch.zeros_like(h[:1, :1]).expand_as(h), 1 - h * h if name == "rnn_tanh" else (h > 0).float()]
 
 
 def _gated_slopes(kept: list[Tensor], back: Tensor, h: Tensor) -> tuple[Tensor, ...]:
-    keep, of_gates, *new = kept
-    shape, last = (-1, h.shape[2]), slice(-h.shape[2], None)
-    gates, state = torch.empty_like(of_gates), torch.zeros_like(h[:, 0])
+    keep, gates, *new = kept
+    shape, last, state = (-1, h.shape[2]), slice(-h.shape[2], None), torch.zeros_like(h[:, 0])
     inner = torch.empty_like(gates) if new else gates
     for t in reversed(range(h.shape[1])):
         state = state + h[:, t]
-        torch.mul(of_gates[:, t].unflatten(1, shape), state[:, None], out=gates[:, t].unflatten(1, shape))
+        gates[:, t].unflatten(1, shape).mul_(state[:, None])
         if new:  # what a GRU's new state sees of the input, without the gate of the state before
             torch.mul(state, new[0][:, t], out=inner[:, t, last])
         state = torch.addmm(state * keep[:, t], gates[:, t], back)
