@@ -445,7 +445,7 @@ def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
                 raise ModelFileError(f"{source.name!r} unpacks to {claimed} bytes: this is no model file.")
             facts = json.loads(archive.read(member))
             facts["format"], version = int(facts["format"]), str(facts["version"])
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RuntimeError, EOFError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise _damage_error(source) from None
