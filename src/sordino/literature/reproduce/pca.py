@@ -90,7 +90,8 @@ def _reviews() -> tuple[Any, Any, int]:
     data: Any = load("imdb")
     reviews_with = np.bincount(data.data.indices, minlength=data.data.shape[1])
     common = np.sort(np.argsort(-reviews_with, kind="stable")[:2000])
-    mixed = public_generator(0).permutation(len(data.target))  # one class comes after the other
+    public = public_generator(0)
+    mixed = public.permutation(len(data.target))  # one class comes after the other
     return log1p_unit(data.data)[:, common].toarray()[mixed], np.asarray(data.target)[mixed], 50
 
 
