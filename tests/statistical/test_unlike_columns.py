@@ -111,6 +111,28 @@ def test_a_column_that_counts_do_not_show_leaves_rows_their_unit():
     assert np.median(found) > 0.2
 
 
+@pytest.mark.parametrize(
+    ("n", "columns", "rate", "epsilon"),
+    [(2000, 1, 0.01, 1.0), (500, 2, 0.03, 4.0), (500, 2, 0.03, 1.0), (8000, 5, 0.003, 1.0)],
+)
+def test_columns_that_are_all_rare_flags_throw_no_record(n, columns, rate, epsilon):
+    """In the unit of rows without a flag the others were hundreds long: R2 -3 to -22, log loss .1 to .5."""
+    bounds, lost, excess = {"data_norm": np.sqrt(columns)}, [], []
+    for seed in range(6):
+        rng = np.random.default_rng([seed, n])
+        X = (rng.random((n + TESTED, columns)) < rate).astype(float)
+        y = 8.0 * X[:, 0] + rng.standard_t(3, n + TESTED)
+        labels = (rng.random(n + TESTED) < expit(3.0 * X[:, 0] - 1.0)).astype(int)
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(epsilon, 1e-5, target_bound=50.0, **bounds).fit(X[:n], y[:n])
+            classes = LogisticRegression(epsilon, 1e-5, classes=[0, 1], **bounds).fit(X[:n], labels[:n])
+        lost.append(model.score(X[n:], y[n:]))
+        shares = np.full(TESTED, labels[n:].mean())
+        excess.append(log_loss(labels[n:], classes.predict_proba(X[n:])[:, 1]) - log_loss(labels[n:], shares))
+    assert min(lost) > -0.1
+    assert max(excess) < 0.03
+
+
 def test_numbers_beside_a_rare_dose_are_those_of_least_squares():
     found = []
     for seed in range(3):

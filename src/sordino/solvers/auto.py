@@ -84,13 +84,14 @@ MOMENTS, UNITS = 0.05, 0.04
 _SHOWN = 400.0
 # Rows are added up that are clipped at so many times their usual length.
 _LONG = 1.5
+# Rows are no smaller than this part of the root of their mean square.
+_LEAST = 0.5
 # A column has a size around its mean where this share of its entries is shown not to be zero.
 _FULL = 0.5
 # Entries have about their largest octave or so many below it.
 _TAIL = 12
-# A column that counts do not show is taken to have this part of the entries that noise could hide: of labels,
-# and of numbers, whose whole rows are asked once more (chosen on a flag of 3 % and a dose of 60 records).
-_DROWNED, _DROWNED_OF_NUMBERS = 0.03, 0.01
+# A column that counts do not show is taken to have this part of the entries that noise could hide.
+_DROWNED = 0.03
 _SIZES = SizeCounts("rows")
 
 
@@ -148,8 +149,10 @@ def lengthen_lines(problem: Problem, affine: Affine, noise: float) -> Affine:
     return replace(affine, scale=scale * (affine.scale.max() / scale.max()))
 
 
-def column_map(curator: Curator, problem: Problem) -> Affine:
-    """Return the map of all columns.
+def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
+    """Return the map of all columns, and the least size of a row: a part of the root of the mean square.
+
+    Where most entries of all columns are zero most rows are alike, and rows that tell something are longer.
 
     **Privacy.** Post-processing of the releases ``"moments"`` and, where they were planned, ``"units"``.
     """
@@ -157,7 +160,7 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
     if "units" not in curator.plan.releases:
         released, noise = curator.release("moments") / n, noise_std(curator, "moments") / n
         found = map_of(problem, (released[:d], released[d:]), noise)
-        return lengthen_lines(problem, found, noise * problem.data_norm)
+        return lengthen_lines(problem, found, noise * problem.data_norm), 0.0
     units, sizes, shown = _column_units(curator, problem, None)
     flat = Affine(np.zeros(d), 1.0 / units, 0.0)
     hidden = sure(d) * noise_std(curator, "units") / n  # so many entries may be there where counts show none
@@ -169,10 +172,12 @@ def column_map(curator: Curator, problem: Problem) -> Affine:
         closer, nearer, _ = _column_units(curator, problem, means, units)
         full = shown > _FULL  # of the others most entries are zero: their distance to a mean is no size
         units, sizes = np.where(full, closer, units), np.where(full, nearer, sizes)
-    least = _DROWNED_OF_NUMBERS if problem.loss.targets == "numbers" else _DROWNED
-    scale = np.maximum(sizes[0], max(least * hidden, 1.0 / n)) ** -COLUMN_POWER
+    scale = np.maximum(sizes[0], max(_DROWNED * hidden, 1.0 / n)) ** -COLUMN_POWER
     found = Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
-    return lengthen_lines(problem, found, hidden)
+    found = lengthen_lines(problem, found, hidden)
+    parts = np.square(found.scale * units)
+    unseen = parts * np.maximum(sizes[1], min(hidden, 1.0))  # of one column at least
+    return found, _LEAST * math.sqrt(max(float(parts @ sizes[1]), float(unseen.min())))
 
 
 def _column_units(
@@ -510,19 +515,14 @@ class Auto:
         return queries
 
     def _make_plan(self, problem: Problem, queries: dict[str, tuple[Any, int, float]]) -> Plan:
-        return problem.planned(
-            **{
-                name: Release(
-                    query,
-                    _noise(problem, query, math.sqrt(times / share)),
-                    Full(),
-                    times,
-                    mean=False,
-                    lazy=self.screens and name in LAZY,
-                )
-                for name, (query, times, share) in queries.items()
-            }
-        )
+        releases = {}
+        for name, (query, times, share) in queries.items():
+            noise = SymmetricGaussian if isinstance(query, MappedGram) else problem.gaussian
+            lazy = self.screens and name in LAZY
+            releases[name] = Release(
+                query, noise(relative=math.sqrt(times / share)), Full(), times, mean=False, lazy=lazy
+            )
+        return problem.planned(**releases)
 
     def _gradient(self, problem: Problem, coefficients: int) -> AffineGradient:
         """Return the gradient; where coefficients drown in noise, unfair clips keep them long enough."""
@@ -681,17 +681,10 @@ class Auto:
         """Return the map, and how many times larger the squares of whole rows are than of mapped ones."""
         if self.screens:
             return listed_map(curator, problem, self._first_count), 1.0
-        affine = column_map(curator, problem)
+        affine, least = column_map(curator, problem)
         spread = self._row_noise(curator, problem, "gradient")
-        size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread)
+        size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread, least)
         return affine.resize(1.0 / size), stretch
-
-
-def _noise(problem: Problem, query: Any, relative: float) -> Any:
-    """Return the noise of a release, not yet calibrated: symmetric for a symmetric matrix."""
-    if isinstance(query, MappedGram):
-        return SymmetricGaussian(relative=relative)
-    return problem.gaussian(relative)
 
 
 _REST = 0.3  # of what the other questions leave is kept for the descent, however much the classes take

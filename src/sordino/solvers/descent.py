@@ -181,14 +181,19 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
 
 
 def row_size(
-    curator: Curator, name: str, affine: Affine, radius: float, spread: float = math.inf
+    curator: Curator,
+    name: str,
+    affine: Affine,
+    radius: float,
+    spread: float = math.inf,
+    least: float = 0.0,
 ) -> tuple[float, float]:
     """Return the size that most mapped rows have at most, by a released histogram, or a larger one.
 
     ``spread`` is the noise that rows of size 1 mean for what is asked of them later: rows are clipped at a
     larger size where the noise of that is less than what the clip takes of the longest rows.
-    Where no count stands out of its noise, the size is the largest possible one. The second number says by
-    how much the squares of rows shrink that are clipped to that size.
+    Where no count stands out of its noise, the size is the largest possible one; it is at least ``least``.
+    The second number says by how much the squares of rows shrink that are clipped to that size.
     """
     query: Any = curator.plan.releases[name].query
     most, noise, counts = affine.longest(radius), noise_std(curator, name), curator.release(name, affine)
@@ -199,7 +204,7 @@ def row_size(
         kept, sizes = query.standing(counts, noise, most)
         shares = one_sided(kept / max(float(kept.sum()), 1.0), sizes)
         size = max(size, chosen_width(np.sort(sizes), shares, 0.0, spread, (LONG, 0.0))[0])
-    size = min(size, most)
+    size = min(max(size, least), most)
     return size, query.stretch(counts, size, noise, most)
 
 
@@ -220,7 +225,8 @@ def shrunk(values: Floats, noise: float, count: int) -> Floats:
 def column_means(values: Floats, noise: float, count: int) -> Floats:
     """Return noisy means of columns, shrunk towards their median as far as that stands out of its own noise.
 
-    Means that drown one by one can be seen together: intensities, counts or grades are all positive.
+    Means that drown one by one can be seen together: intensities, counts or grades are all positive. Noise
+    that moves rows without entries from zero would make them the typical ones.
     """
     median = np.median(values)
     middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), 1)[0]
