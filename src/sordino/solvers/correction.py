@@ -80,8 +80,8 @@ _MOST = 1.5
 # A weight of a rare column has so many deviations of its noise, or is left out where that may throw a row by
 # so many spreads of the targets, if it may be so many typical rows long. Rows that noise hides move by .3.
 _STANDS, _THROWN, _LONGER, _UNSEEN = 3.0, 3.0, 64.0, 0.3
-# How far the mean may be from the centre, in units of the spread of the targets.
-_SKEW = 0.4
+# How far the mean may be from the centre, and its noise in one answer that is clear, in spreads of targets.
+_SKEW, _CLEAR = 0.4, 0.1
 # The noise of a mean of counts is at least so much of their bound, and puts it below zero by at most
 # so many times itself.
 _LEAST, _FARTHEST = 1e-4, 5.0
@@ -311,15 +311,15 @@ class Whole:
         answer = self.curator.release("whole", (point, affine, None, unit))
         return np.asarray(answer) * own, noise_std(self.curator, "whole") * own
 
-    def mean(self, w: Floats, width: float) -> tuple[float, float]:
-        """Return the released mean residual, clipped to ``width``, and its noise, in units of the targets."""
+    def mean(self, w: Floats, width: float, times: int) -> tuple[float, float]:
+        """Return the mean residual, clipped to ``width``, and its noise, in units of the targets."""
         affine = self.affine(_FLAT / self.longest, 1.0)
         unit = width * (1.0 + 2.0**-20)
         point = self.point(w, affine, _FLAT / self.longest, unit)
         last = np.arange(w.size) == w.size - 1
         own = unit / self.targets.size / self.problem.population
-        answer = np.asarray(self.curator.release("offset", (point, affine, last, unit)))
-        return float(answer[0]) * own, noise_std(self.curator, "offset") * own
+        answers = [self.curator.release("offset", (point, affine, last, unit)) for _ in range(times)]
+        return float(np.mean(answers)) * own, noise_std(self.curator, "offset") * own / math.sqrt(times)
 
 
 def _beyond(bulk: Floats, whole: Floats, noise: float) -> Floats:
@@ -531,18 +531,18 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
 def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
     """Return the mean residual in units of the targets, and its expected squared error.
 
-    It is asked at the width that is best by what was counted, and at the declared bounds, for tails that
-    counts do not show. The two are weighed by their variances, the first with its bias.
+    It is asked at the width that is best by what was counted, once where that is clear, and at the declared
+    bounds, for tails that counts do not show. The two are weighed by variances, the first with its bias.
     """
     shares, sizes = whole.targets.far
     spread = noise_std(whole.curator, "offset") / whole.problem.population
     width, bias = whole.widest, 0.0
     if shares.any() and not hides_tail(whole.problem, whole.targets, _HIDDEN):  # as if all on one side
         width, bias = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
-    asks = OFFSET_ASKS - whole.curator.used.get("offset", 0)
-    found = [whole.mean(w, min(width, whole.widest)) for _ in range(asks - 1)]
-    narrow, noise = float(np.mean([mean for mean, _ in found])), found[0][1] / math.sqrt(asks - 1)
-    wide, most = whole.mean(w, whole.widest)
+    asks, width = OFFSET_ASKS - whole.curator.used.get("offset", 0), min(width, whole.widest)
+    once = 1 if spread * width < _CLEAR * whole.targets.spread else asks - 1
+    narrow, noise = whole.mean(w, width, once)
+    wide, most = whole.mean(w, whole.widest, asks - once)
     bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
@@ -558,7 +558,7 @@ def _move(whole: Whole, w: Floats) -> tuple[Floats, float]:
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     spread = whole.targets.spread / whole.targets.size
-    shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - 9.0 * error))
+    shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - 4.0 * error))
     out[-1] -= shift / whole.own.intercept
     return out, (abs(shift) - 3.0 * math.sqrt(error)) / spread
 
