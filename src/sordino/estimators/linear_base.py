@@ -292,12 +292,7 @@ class LinearModel(LinearParameters, Coefficients):
         return at_bound(self._loss(), self._target_bound())[1]
 
     def _fit(
-        self,
-        X: Any,
-        targets: Any,
-        public: tuple[str, ...],
-        weights: Floats | None = None,
-        groups: Any = None,
+        self, X: Any, targets: Any, public: tuple[str, ...], weights: Floats | None = None, groups: Any = None
     ) -> Self:
         """Fit rows that were checked; ``public`` are the facts about targets and weights."""
         rows = self._records(X, targets, weights)

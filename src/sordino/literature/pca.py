@@ -12,17 +12,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel import (
-    Curator,
-    Full,
-    NoiseSource,
-    Norm,
-    PaperNoise,
-    Plan,
-    Printed,
-    Relation,
-    Release,
-)
+from sordino.kernel import Curator, Full, NoiseSource, Norm, PaperNoise, Plan, Printed, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Additive
 from sordino.kernel.query import GramSums, Parts

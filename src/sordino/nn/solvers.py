@@ -270,9 +270,7 @@ _SGD = Capabilities(
     page="../deep-learning",
 )
 _ADAM = replace(
-    _SGD,
-    options={"beta1": Option(0.9), "beta2": Option(0.999), "stability": Option(1e-8)},
-    paper="DP-Adam",
+    _SGD, options={"beta1": Option(0.9), "beta2": Option(0.999), "stability": Option(1e-8)}, paper="DP-Adam"
 )
 _SRM = replace(
     _SGD,

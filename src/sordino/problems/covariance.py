@@ -9,15 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import (
-    ClippedSum,
-    Norm,
-    Poisson,
-    Relation,
-    Sampling,
-    SymmetricGaussian,
-    public_generator,
-)
+from sordino.kernel import ClippedSum, Norm, Poisson, Relation, Sampling, SymmetricGaussian, public_generator
 from sordino.kernel.arrays import Floats, Ints, public_norm
 from sordino.kernel.query import GramSums
 from sordino.problems.problem import Setting

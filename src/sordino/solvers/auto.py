@@ -13,14 +13,7 @@ from scipy.special import softmax
 from sordino.errors import PlanError
 from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
-from sordino.problems.affine import (
-    Affine,
-    AffineGradient,
-    ColumnMoments,
-    MappedGram,
-    MappedSum,
-    SizeCounts,
-)
+from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
 from sordino.problems.losses import LabelModel, has_labels, has_length
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts, sure

@@ -171,10 +171,7 @@ class FrankWolfe:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the best vertex of an L1 ball",
         reads=("n_nonzero_coefs", "max_iter", "clip_norm"),
-        options={
-            "radius": Option(None, "(0, inf)"),
-            "selection": _SELECTION,
-        },
+        options={"radius": Option(None, "(0, inf)"), "selection": _SELECTION},
         sparse=True,
         dense=True,
         lazy=True,

@@ -181,12 +181,7 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
 
 
 def row_size(
-    curator: Curator,
-    name: str,
-    affine: Affine,
-    radius: float,
-    spread: float = math.inf,
-    least: float = 0.0,
+    curator: Curator, name: str, affine: Affine, radius: float, spread: float = math.inf, least: float = 0.0
 ) -> tuple[float, float]:
     """Return the size that most mapped rows have at most, by a released histogram, or a larger one.
 

@@ -18,15 +18,7 @@ from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
 from sordino.solvers.base import noise_std
-from sordino.solvers.descent import (
-    NOTHING,
-    ROOM,
-    Leg,
-    TargetUnit,
-    chosen_width,
-    one_sided,
-    travel_length,
-)
+from sordino.solvers.descent import NOTHING, ROOM, Leg, TargetUnit, chosen_width, one_sided, travel_length
 
 # ----------------------------------------------------------------------------------------------------------
 # What more records and budget change for label models: how much is clipped, what is asked of the classes.

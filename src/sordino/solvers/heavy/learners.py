@@ -36,14 +36,7 @@ from sordino.problems.scales import (
     TargetsBelow,
 )
 from sordino.solvers.base import CURVED, STEPS, Capabilities, Option, Options, distinguishable, noise_std
-from sordino.solvers.heavy.location import (
-    COLUMNS,
-    CROWD,
-    ROUGH,
-    median_of,
-    resolution,
-    share_relative,
-)
+from sordino.solvers.heavy.location import COLUMNS, CROWD, ROUGH, median_of, resolution, share_relative
 from sordino.solvers.heavy.mean import LARGEST, LIKELY, SURE, Tail, moment_threshold
 from sordino.values import check_flag, check_range
 
