@@ -20,6 +20,7 @@ from sordino.cli.stats import stats
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
 def main() -> None:
     """Learn from sensitive data with privacy guarantees that are true."""
 

@@ -70,8 +70,8 @@ def private_score(
     X, y : the records; a model with a schema takes y from a table. Labels it does not know count as wrong.
         Both may lie in Dask: the model is then sent to them.
     metric : "accuracy" (None: of classifiers), "balanced_accuracy", "log_loss", "auc" and "calibration" (two
-        classes), "mse", "mae", "deviance" (of counts), "r2" (None: of regressors). Scikit-learn's
-        names will do: those that begin with ``neg_`` give the negative.
+        classes), "mse", "mae", "deviance" (of counts), "r2" (None: of regressors), "rank_error" (None: of
+        classes in an order). Scikit-learn's names will do: those that begin with ``neg_`` are the negative.
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     loss_bound : where the loss of a record is clipped: of "log_loss" 4 (a chance of .018), of squared errors
         ``((high - low) / 2)^2``, of a deviance ``2 high``.
@@ -146,7 +146,7 @@ def private_scores_by(
     model, X, y, epsilon, delta, loss_bound, bounds, groups : as in :func:`private_score`.
     by : the name of a column of the model's schema that has levels, or ``{name: (values, levels)}``.
     metric : one that is a mean over records: "accuracy" (None: of classifiers), "log_loss", "mse", "mae"
-        (None: of regressors), "deviance".
+        (None: of regressors), "deviance", "rank_error" (None: of classes in an order).
     options : ``confidence``, ``relation``, ``secure_noise``, ``ledger``, ``dataset_id``.
 
     **Privacy.** (epsilon, delta)-DP for one record (person) of X and y: one release of counts, sums and sums
