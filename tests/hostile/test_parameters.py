@@ -10,6 +10,7 @@ from tests.runs.helpers import CountingLedger
 import sordino
 from sordino.errors import (
     DivergenceWarning,
+    FitWarning,
     NotPrivateWarning,
     PrivacyWarning,
     SordinoError,
@@ -76,13 +77,16 @@ def run(name, parameters):
     return made(**parameters).fit(X, TARGETS[name])
 
 
+ALLOWED = (UndeclaredBoundWarning, PrivacyWarning, NotPrivateWarning, DivergenceWarning, FitWarning)
+
+
 @pytest.mark.parametrize(("name", "parameter"), CASES)
 def test_an_extreme_parameter_is_refused_before_anything_is_booked_or_fits(name, parameter):
     for kind, value in EXTREMES.items():
         spy = CountingLedger()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for allowed in (UndeclaredBoundWarning, PrivacyWarning, NotPrivateWarning, DivergenceWarning):
+            for allowed in ALLOWED:
                 warnings.simplefilter("ignore", allowed)
             try:
                 run(name, {parameter: value, "ledger": spy, "dataset_id": "ward"})

@@ -1,5 +1,7 @@
 """Labels, counts and numbers beside columns of other units; few records of a rare class; by the default."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -191,3 +193,18 @@ def test_a_mean_that_few_targets_near_the_bound_make_is_followed():
             model = LinearRegression(1.0, 1e-5, data_norm=6.0, target_bound=100.0).fit(X, y)
         missed.append(y.mean() - model.predict(X).mean())
     assert np.mean(missed) < 0.3  # .50 of a mean of 2.12 where one of three answers was asked at the bound
+
+
+def test_a_flag_that_few_large_targets_carry_is_told_of_where_noise_drowns_its_slope():
+    told, n = [], 5000
+    for seed in range(4):
+        public = np.random.default_rng([seed, n])
+        flag = public.random(n) < 0.02
+        X = np.column_stack([flag, public.normal(size=(n, 2)).clip(-3, 3)])
+        y = (np.where(flag, 45.0, 1.0) * public.gamma(4.0, 0.25, n)).clip(-300, 300)
+        with seeded_noise_not_private(seed), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model = LinearRegression(1.0, 1e-5, data_norm=4.4, target_bound=300.0).fit(X, y)
+        told.append((model.coef_[0] > 30.0, any("skewed" in str(w.message) for w in said)))
+    assert all(close or warned for close, warned in told)
+    assert sum(not close for close, _ in told) >= 2  # else nothing was tried

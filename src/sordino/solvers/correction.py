@@ -87,8 +87,9 @@ _SKEW, _CLEAR = 0.4, 0.1
 _LEAST, _FARTHEST = 1e-4, 5.0
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
 # itself, says that a clip took from the slopes too.
-# Fewer records times epsilon than the second number do not tell it from noise.
-_BITTEN, _TOLD = 0.1, 1500.0
+# Fewer records times epsilon than the second number do not tell it from noise. After steps on the whole
+# gradient the third number says that noise drowned them (2 % of records with targets of 45 times the others).
+_BITTEN, _TOLD, _LEFT_OVER = 0.1, 1500.0, 0.04
 # A mean of uneven counts of fewer bounds over records times epsilon is asked at the declared bound alone.
 _HIDDEN = 80.0
 
@@ -425,11 +426,12 @@ def correct(
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
         w, shifted = moved(whole, out.w)
+        bitten = bool(asks) and problem.loss.targets == "numbers" and shifted > _LEFT_OVER
         if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
             far = abs(model.affine.intercept * w[-1] - model.offset) * model.targets.size
             shifted = max(shifted, far / model.targets.spread)
-        told = "whole" not in curator.plan.releases and problem.population * problem.epsilon >= _TOLD
-        out = replace(out, w=w, bitten=told and shifted > _BITTEN)
+        told = not asks and problem.population * problem.epsilon >= _TOLD
+        out = replace(out, w=w, bitten=bitten or (told and shifted > _BITTEN))
     return out
 
 
