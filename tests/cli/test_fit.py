@@ -13,8 +13,9 @@ import pytest
 from tests.cli.helpers import FIT, SECRET, WIDE, named, table, typed, typed_json, write_csv
 
 import sordino
+from sordino.estimators.metrics import METRICS
 from sordino.saving import about
-from sordino.tables import Number, Person
+from sordino.tables import Number, Person, Target
 
 
 def test_a_model_is_fitted_booked_and_saved(model, folder):
@@ -128,6 +129,23 @@ def test_tune_chooses_for_one_price(folder, booked):
     assert 2.9 < found["privacy"]["epsilon"] <= 3
     with sordino.Ledger.open("budget.db") as ledger:
         assert len(ledger.history("people")) == 1
+
+
+def test_tune_names_its_metric_and_gives_losses_in_their_units_with_the_low_end_first(folder):
+    """The interval of a loss was printed from high to low, and the usual score was a share without a name."""
+    rows, _ = table(200)
+    write_csv(folder / "sums.csv", rows, 100.0 * rows[:, 0])
+    schema = [*(Number(name, -3, 3) for name in "abcd"), Target("y", low=-300, high=300)]
+    sordino.Schema(schema).write("sums.toml")
+    words = ("tune", "sums.csv", "--schema", "sums.toml", "--epsilon", 1, "--grid", "alpha=[0.1]")
+    run = typed_json(*words, "--output", "t.sordino")["run"]
+    low, high = run["score at 95 %"]
+    assert run["metric"] == "mse"
+    assert 0 <= low <= run["noisy score"] <= high <= 300**2
+    assert high > 1
+    assert "noisy score (mae): " in typed(*words, "--metric", "mae", "--output", "u.sordino")
+    means = "|".join(name for name, row in METRICS.items() if row.loss is not None)
+    assert f"[{means}]" in typed("tune", "--help")
 
 
 def test_pca_saves_axes(folder):

@@ -98,9 +98,13 @@ def test_a_search_needs_values_and_shows_how_sure_its_score_is(folder):
     words = ("tune", "d.csv", *FIT, "--classes", "no,yes", "--output", "t.sordino")
     assert "holds no candidate" in typed(*words, "--grid", "alpha=[]", code=3)
     said = typed(*words, "--grid", "alpha=[0.1]")
-    line = next(line for line in said.splitlines() if line.startswith("noisy score: "))
+    line = next(line for line in said.splitlines() if line.startswith("noisy score "))
     score, low, high = map(
-        float, line.removeprefix("noisy score: ").replace(", 95 % interval", "").replace("to", "").split()
+        float,
+        line.removeprefix("noisy score (accuracy): ")
+        .replace(", 95 % interval", "")
+        .replace("to", "")
+        .split(),
     )
     assert 0 <= low <= score <= high <= 1
 

@@ -4,7 +4,7 @@ import pytest
 from tests.cli.helpers import SECRET, typed, typed_json
 
 import sordino
-from sordino.tables import Category, Number, Person
+from sordino.tables import Category, Flag, Number, Person
 
 ROWS = [("north", 20 + i % 30, i) for i in range(600)] + [("south", 60 + i % 10, 600 + i) for i in range(300)]
 
@@ -105,3 +105,18 @@ def test_a_statistic_is_booked():
     assert len(typed_json("ledger", "history", "b.db", "wards")) == 1
     refused = ("stats", "count", *SCHEMA, "--by", "ward", "--ledger", "b.db", "--dataset", "wards")
     assert "Nothing was reserved" in typed(*refused, code=4)
+
+
+def test_a_flag_has_its_levels_and_names_may_have_any_signs(folder):
+    """`--levels 'diab?=[...]'` was refused, although the error told to pass it; so was a declared flag."""
+    rows = [f"{word},{i}" for i, word in enumerate(("yes", "N", "Y", "", "no", "T") * 100)]
+    (folder / "diab.csv").write_text("\n".join(["diab? / now,id", *rows, ""]))
+    sordino.Schema([Flag("diab? / now")]).write("diab.toml")
+    words = ("stats", "count", "diab.csv", "--column", "diab? / now", "--epsilon", 4)
+    found = typed_json(*words, "--schema", "diab.toml")["rows"]
+    assert [row["diab? / now"] for row in found] == ["no", "yes"]
+    assert [row["count"] for row in found] == pytest.approx([200, 300], abs=12)
+    assert "Pass --levels 'diab? / now=[...]'" in typed(*words, code=3)
+    found = typed_json(*words, "--levels", 'diab? / now=["yes","no"]')["rows"]
+    assert [row["count"] for row in found] == pytest.approx([100, 100], abs=12)
+    assert "wants NAME=VALUE" in typed(*words, "--levels", "=[1]", code=2)

@@ -8,6 +8,7 @@ import pytest
 import sordino
 from sordino.errors import BudgetExceededError, InvalidInputError
 from sordino.estimators.group_statistics import PrivateTable
+from sordino.tables import Flag
 from sordino.testing import seeded_noise_not_private
 
 INF = float("inf")
@@ -218,3 +219,26 @@ def test_bounds_too_close_to_divide_by_are_refused_rather_than_answered_with_nan
     wards = sordino.group_by(["a", "b"] * 50, levels=["a", "b"])
     with pytest.raises(InvalidInputError, match="farther apart"):
         wards.mean([0.0, 5e-324] * 50, bounds=(0.0, 5e-324))
+
+
+def test_a_wrong_label_is_told_what_labels_look_like():
+    """An interval ended with "tuple.index(x): x not in tuple", a number with a KeyError."""
+    table = sordino.group_by(WARD, levels=["a", "b"]).quantile(PAY, [0.5, 0.9], INF, bounds=(0, 4096))
+    for ask in (table.interval, table.__getitem__):
+        with pytest.raises(InvalidInputError, match=r"by group, q, such as \('a', 0.5\), got 'a'"):
+            ask("a")
+    low, high = table.interval(("a", 0.5))
+    assert low <= table["a", 0.5] <= high
+
+
+def test_an_unknown_option_is_named_and_groups_are_sent_to_group_by():
+    wards = sordino.group_by(WARD, levels=["a", "b"])
+    with pytest.raises(InvalidInputError, match=r"got 'groups'; .*groups.* belong in group_by"):
+        wards.mean(PAY, bounds=(0, 4096), groups=AGE)
+    with pytest.raises(InvalidInputError, match="got 'confidense'"):
+        wards.count(confidense=0.9)
+
+
+def test_a_flag_of_a_schema_stands_for_no_and_yes():
+    table = sordino.count(["yes", "N", "1", "perhaps", None, True], INF, levels=Flag("ill"))
+    assert dict(zip(table.rows, table.value)) == {("no",): 1, ("yes",): 3}

@@ -192,6 +192,8 @@ def test_a_search_of_classifiers_has_a_choice_of_scores(scoring):
 def test_a_search_of_regressors_has_a_choice_of_scores(scoring, power):
     X, y = data(4000)
     found = search(scoring=scoring, target_bound=1.0, mean_trials=1.0).fit(X, y)
+    low, high = found.best_score_interval_
+    assert low <= found.best_score_ <= high
     error = np.minimum(np.abs(found.predict(X) - y), 1.0) ** power
     assert found.best_score_ == pytest.approx(-error.mean(), abs=0.05)
 

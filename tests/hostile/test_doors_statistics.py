@@ -87,7 +87,8 @@ def test_door_18_statistics_of_persons_do_not_say_all_records(tmp_path, monkeypa
     words = ("stats", "mean", "wards.csv", "--column", "age", "--epsilon", 1)
     said = typed(*words, "--schema", "persons.toml")
     assert "all records" not in said
-    assert "all rows of all persons" in said
+    assert "all persons" in said
+    assert "Note: each person counts once, split evenly over all rows." in said
     notes = typed_json(*words, "--schema", "persons.toml")["privacy"]["notes"]
     assert "each person counts once, split evenly over all rows" in notes
     assert "all records" in typed(*words, "--bounds", "0,100")

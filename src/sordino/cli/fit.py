@@ -128,6 +128,7 @@ def fit(data: str, **chosen: Any) -> None:
     "scoring",
     cls=shared.Once,
     type=shared.METRIC,
+    metavar="[accuracy|rank_error|log_loss|mse|mae|deviance]",
     help="A mean over records; else accuracy or mse.",
 )
 @RESULT
@@ -140,6 +141,8 @@ def tune(
     **chosen: Any,
 ) -> None:
     """Choose parameters privately: try them for little, fit the best with the rest, all for one price."""
+    from sklearn.base import is_classifier
+
     from sordino import PrivateSearchCV
 
     delivery, budget = Delivery.begin("tune", data, chosen), shared.take_budget(chosen)
@@ -151,13 +154,14 @@ def tune(
         values = [shared.value_of(part.strip()) for part in value.split(",")] if several else value
         params[key] = values if isinstance(values, list) else [values]
     shared.check_parameters(type(model), params)
+    metric = scoring or ("accuracy" if is_classifier(model) else "mse")
     search = PrivateSearchCV(
-        model, params, **budget, mean_trials=trials, validation=validation, scoring=scoring
+        model, params, **budget, mean_trials=trials, validation=validation, scoring=metric
     )
     click.echo(search.outlook(*_count_protected(rows, getattr(model, "schema", None))), err=True)
     search.fit(rows.X, rows.y, groups=rows.groups)
-    found = {"chosen": shared.plain(search.best_params_), "noisy score": float(search.best_score_)}
-    found["score at 95 %"] = [float(end) for end in search.best_score_interval_]
+    found = {"chosen": shared.plain(search.best_params_), "metric": metric}
+    found |= {"noisy score": search.best_score_, "score at 95 %": [*search.best_score_interval_]}
     delivery.end(search.best_estimator_, budget, shown=search, **found)
 
 
@@ -259,7 +263,7 @@ class Delivery:
             if "chosen" in found:
                 low, high = found["score at 95 %"]
                 click.echo(f"chosen: {found['chosen']}")
-                score = f"noisy score: {found['noisy score']:.4g}"
+                score = f"noisy score ({found['metric']}): {found['noisy score']:.4g}"
                 click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
             shared.tell_unbooked(budget)
             click.echo(f"Saved to {output}. Next: {shared.command_line('inspect', output)}")

@@ -368,7 +368,7 @@ def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
     out = {}
     for pair in pairs:
         name, mark, text = pair.partition("=")
-        if not mark or not name.strip().isidentifier():
+        if not mark or not name.strip():
             raise click.UsageError(f"{option} wants NAME=VALUE, got {pair!r}.")
         out[name.strip()] = value_of(text.strip())
     return out

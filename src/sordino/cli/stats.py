@@ -41,8 +41,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
 
     file, schema = shared.data_file(data, chosen), read_schema(chosen.pop("schema"))
     budget = shared.take_budget(chosen)
-    column, bounds = chosen["column"], None
-    keys = [*chosen["by"]]
+    column, bounds, keys = chosen["column"], None, [*chosen["by"]]
     if statistic in ("count", "histogram"):
         keys += [] if column is None else [column]
         measured = None
@@ -72,7 +71,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
 def _declared_column(schema: Any, name: str, what: str) -> Any:
     """Return the column that declares levels or bounds, with the price that was paid for them."""
     column = next((c for c in (schema.columns if schema is not None else ()) if c.name == name), None)
-    remedy = "--bounds LOW,HIGH" if what == "bounds" else f"--levels {name}=[...]"
+    remedy = "--bounds LOW,HIGH" if what == "bounds" else f"--levels '{name}=[...]'"
     if column is None:
         where = "no schema was given" if schema is None else "the schema has no such column"
         raise InvalidInputError(
@@ -81,7 +80,7 @@ def _declared_column(schema: Any, name: str, what: str) -> Any:
     ends = (getattr(column, end, None) for end in ("low", "high"))
     if what == "bounds" and not all(isinstance(end, float) for end in ends):
         raise InvalidInputError(f"Column {name!r}: it has no declared bounds of numbers. Pass {remedy}.")
-    if what == "levels" and not getattr(column, "levels", None):
+    if what == "levels" and column.word != "flag" and not getattr(column, "levels", None):
         raise InvalidInputError(f"Column {name!r}: it has no declared levels. Pass {remedy}.")
     return column
 
@@ -134,7 +133,7 @@ def _ask(
         gaps = np.isnan(numbers)
         found = np.clip(np.where(gaps, low, numbers), low, high)
         if not keys:
-            every = "all records" if person is None else "all rows of all persons"
+            every = "all records" if person is None else "all persons"
             keys = {"group": np.full(len(frame), every, dtype=object)}
             asked = {**asked, "levels": {"group": [every]}}
         first = next(iter(keys))  # a record without the number is in no group
@@ -161,4 +160,6 @@ def _tell(table: Any, as_json: bool) -> None:
     ]  # fmt: skip
     shared.show_table((*table.keys, table.statistic, f"{table.confidence:.0%} interval"), rows)
     click.echo(f"{shared.guarantee(table.privacy)}.")
+    for note in table.privacy.notes:
+        click.echo(f"Note: {note}.")
     shared.tell_schema_price(table.privacy)

@@ -32,8 +32,8 @@ from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import at_most, each_once
 from sordino.solvers import statistic
 from sordino.solvers.heavy.ranks import Cells
-from sordino.tables.columns import Column
-from sordino.tables.values import codes_of, flag_of, frame_of, level_text, plain
+from sordino.tables.columns import Column, Flag
+from sordino.tables.values import codes_of, flag_of, flags_of, frame_of, level_text, plain
 from sordino.values import check_count, check_flag, check_mapping, refuse_unreadable
 
 # -------------- Declared cells: which level of each key a record has. Nothing here is learned from the data
@@ -56,10 +56,11 @@ class Levels:
     def of(cls, name: str, values: Any) -> Levels:
         """Check declared labels: at least one, none twice, none missing."""
         if isinstance(values, Column):
-            known = tuple(getattr(values, "levels", None) or ())
+            flag = isinstance(values, Flag)
+            known = ("no", "yes") if flag else tuple(getattr(values, "levels", None) or ())
             if not known:
                 raise InvalidInputError(f"Expected a column with declared levels for {name!r}, got another.")
-            return ColumnLevels(name, known, None, values.learned)
+            return ColumnLevels(name, known, None, values.learned, flag)
         try:
             labels = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
             distinct = len(set(labels)) == len(labels)
@@ -82,12 +83,8 @@ class Levels:
         rises = borders.ndim == 1 and borders.size >= 2 and bool((np.diff(borders) > 0).all())
         if not (rises and np.isfinite(borders).all()):
             raise InvalidInputError(f"Expected two or more finite rising edges of {name!r}.")
-        last = len(borders) - 2
-        labels = tuple(
-            f"[{a:g}, {b:g}{']' if i == last else ')'}"
-            for i, (a, b) in enumerate(itertools.pairwise(borders))
-        )
-        return cls(name, labels, borders)
+        labels = [f"[{a:g}, {b:g})" for a, b in itertools.pairwise(borders)]
+        return cls(name, (*labels[:-1], f"{labels[-1][:-1]}]"), borders)
 
     def codes(self, column: Any) -> Ints:
         """Return the number of each record's level, -1 for a level that was not declared."""
@@ -145,11 +142,14 @@ class Flags(Levels):
 class ColumnLevels(Levels):
     """The levels of a column of a schema, with which values are compared as an encoder does: as texts."""
 
+    flag: bool = False  # no and yes, in any of their words
+
     def codes(self, column: Any) -> Ints:
         """Return the number of each record's level, -1 for a level that was not declared."""
         refuse_unreadable(column)
         series = frame_of({self.name: column}).column(self.name)
-        return np.maximum(codes_of(series, tuple(map(str, self.labels)), frozenset()), -1)
+        texts = tuple(map(str, self.labels))
+        return np.maximum(flags_of(series) if self.flag else codes_of(series, texts, frozenset()), -1)
 
 
 def _level_number(known: dict[Any, int], value: Any) -> int:
@@ -301,15 +301,20 @@ class PrivateTable:
 
     def __getitem__(self, label: Any) -> float:
         """Return the number of a cell by its label, or by a tuple of labels."""
-        row = label if isinstance(label, tuple) else (label,)
-        if row not in self.rows:
-            raise KeyError(label)
-        return float(self.value[self.rows.index(row)])
+        return float(self.value[self._place(label)])
 
     def interval(self, label: Any) -> tuple[float, float]:
         """Return the interval of a cell by its label, or by a tuple of labels."""
-        place = self.rows.index(label if isinstance(label, tuple) else (label,))
+        place = self._place(label)
         return float(self.low[place]), float(self.high[place])
+
+    def _place(self, label: Any) -> int:
+        row = label if isinstance(label, tuple) else (label,)
+        if row not in self.rows:
+            raise InvalidInputError(
+                f"Expected a cell by {', '.join(self.keys)}, such as {self.rows[0]!r}, got {label!r}."
+            )
+        return self.rows.index(row)
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dict per cell: its labels, the number and the two ends."""
@@ -528,8 +533,7 @@ def group_by(
             "from the data would leak."
         )
     known = tuple(Levels.of(n, labels[n]) if n in labels else Levels.between(n, borders[n]) for n in names)
-    most = check_most(rows_per_person)
-    return GroupBy(Keys.of(columns, known, groups, most))
+    return GroupBy(Keys.of(columns, known, groups, check_most(rows_per_person)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -611,8 +615,7 @@ class GroupBy:
         sample = Sample(n, 1, Relation.parse(terms.relation), unit, secure)
         known = (p for k in self.keys.levels for p in k.learned)
         paid = each_once((*known, *prices_of(bounds), *terms.learned))
-        booked = terms.ledger, terms.dataset_id
-        ask = Ask.checked(terms.epsilon, terms.delta, n, *booked)
+        ask = Ask.checked(terms.epsilon, terms.delta, n, terms.ledger, terms.dataset_id)
         said, notes = self._whose(n)
         said += [
             f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"
@@ -651,9 +654,10 @@ def _spread(table: PrivateTable, wanted: np.ndarray, single: bool) -> PrivateTab
 
 
 def _terms(epsilon: float, delta: float | None, options: dict[str, Any]) -> Terms:
-    try:
-        return Terms(epsilon, delta, **options)
-    except TypeError:
+    unknown = [name for name in options if name not in Terms.__dataclass_fields__]
+    if unknown:
         raise InvalidInputError(
-            "Expected options among confidence, relation, secure_noise, ledger and dataset_id, got another."
-        ) from None
+            "Expected options among confidence, relation, secure_noise, ledger and dataset_id, got "
+            f"{unknown[0]!r}; levels, edges, groups and rows_per_person belong in group_by(...)."
+        )
+    return Terms(epsilon, delta, **options)

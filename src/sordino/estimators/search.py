@@ -101,14 +101,13 @@ class Candidates:
 
     def check(self) -> None:
         """Refuse what has no private step, cannot predict, or reads the records without paying."""
-        if not hasattr(self.final, "predict") or not any(True for _ in paid_steps("", self.estimator)):
+        paid = [step for _, step in paid_steps("", self.estimator)]
+        if not hasattr(self.final, "predict") or not paid:
             raise UnsupportedError(
                 "PrivateSearchCV needs a private classifier or regressor with an epsilon that it can set, or "
                 f"a pipeline with one at its end, got a {type(self.estimator).__name__}."
             )
-        if any(
-            getattr(step, "rows_per_person", None) is not None for _, step in paid_steps("", self.estimator)
-        ):
+        if any(getattr(step, "rows_per_person", None) is not None for step in paid):
             raise UnsupportedError(
                 "A search cannot keep the rows of a person together whom nobody knows: some would train and "
                 "others judge. Set rows_per_person=None and pass groups, or fit without a search."
@@ -400,7 +399,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     best_estimator_, best_params_, privacy_, classes_
     best_score_ : the noisy score of the best candidate as it was fitted for the choice; fitted anew, with
         more records and more of the budget, it is as a rule better. Noise beyond the range is cut off.
-    best_score_interval_ : holds, at 95 %, the mean of that score over the law behind the records.
+    best_score_interval_ : its low and high end: at 95 % they hold its mean over the law behind the records.
 
     **Privacy.** ``best_estimator_`` and ``best_score_`` together are (epsilon, delta)-DP. A record is either
     in the training or in the validation part, so a trial costs the larger of the two, not their sum. With
@@ -492,7 +491,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         self.best_params_, self.best_estimator_ = families[number][place], models[place]
         ends = search.score_interval(found, judges)
         known = min(max(found, 0.0), 1.0)  # the mean of scores in [0, 1]: only noise leaves them
-        self.best_score_, self.best_score_interval_ = score.natural(known), tuple(map(score.natural, ends))
+        self.best_score_ = score.natural(known)
+        self.best_score_interval_ = tuple(sorted(map(score.natural, ends)))  # a small share is a large loss
         self._report(candidates, search, n, judges, classifier)
         if classifier:
             self.classes_ = self.best_estimator_.classes_
@@ -625,24 +625,20 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         return Scorer(row, ScoreLimits(reach=reach), sign if self.scoring else 0.0)
 
     def _grid(self) -> list[dict[str, Any]]:
-        grid = self._candidates()
-        taken = {k for c in grid for k in c if k.rpartition("__")[2] in OWN}
-        if taken:
-            raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
-        return grid
-
-    def _candidates(self) -> list[dict[str, Any]]:
         """Return the settings in the grid, at least one; scikit-learn's errors are not ours."""
         try:
-            found = list(ParameterGrid(self.param_grid))
+            grid = list(ParameterGrid(self.param_grid))
         except (TypeError, ValueError):
-            found = []
-        if not found:
+            grid = []
+        if not grid:
             raise InvalidInputError(
                 "Expected param_grid to name parameters, each with a list of one or more values to try, such "
                 "as {'max_iter': [10, 30]}; it holds no candidate."
             )
-        return found
+        taken = {k for c in grid for k in c if k.rpartition("__")[2] in OWN}
+        if taken:
+            raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
+        return grid
 
     def _judges(self, n: int, search: BestOf | ChooseThenFit) -> int:
         """Return how many records judge."""

@@ -137,7 +137,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
     while hasattr(model, "best_estimator_") and hasattr(model, "best_params_"):  # a search
         chosen = ", ".join(f"{k} = {plain(v)}" for k, v in model.best_params_.items())
         facts.append(("chosen by the search", chosen or "the only candidate"))
-        facts.append(("its noisy score in the search", f"{float(model.best_score_):.4g}"))
+        facts.append((f"noisy {model.scoring or 'score'} in the search", f"{float(model.best_score_):.4g}"))
         model = model.best_estimator_
     if isinstance(model, Pipeline):
         facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
