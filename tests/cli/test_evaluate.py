@@ -5,6 +5,9 @@ import pytest
 from tests.cli.helpers import named, table, typed, typed_json, write_csv
 
 import sordino
+from sordino.cli.shared import check_parameters
+from sordino.errors import InvalidInputError
+from sordino.estimators.evaluation import _subgroups
 
 
 def test_a_private_score_is_paid_and_an_exact_one_is_for_public_rows(model, booked, folder):
@@ -98,3 +101,91 @@ def test_a_second_metric_is_refused_before_anything_is_paid(model, booked, folde
     public = ("evaluate", model, "people.csv", "--target", "y", "--public", "--config", "run.toml")
     assert typed_json(*public)["metric"] == "auc"
     assert typed_json(*public, "--metric", "log_loss")["metric"] == "log_loss"
+
+
+RATES = """format = 1
+[columns.x]
+kind = "number"
+low = -1
+high = 1
+[columns.ill]
+kind = "flag"
+[columns.ward]
+kind = "category"
+levels = ["A", "B\\nC"]
+[columns.years]
+kind = "exposure"
+high = 2
+[columns.falls]
+kind = "target"
+low = 0
+high = 8
+"""
+
+
+@pytest.fixture
+def rates(folder):
+    """Return a model of rates, the records it knows, and others where the slope is the other way round."""
+    x = np.linspace(-1, 1, 400)
+    for name, slope in (("same.csv", 1), ("other.csv", -1)):
+        rows = [f"{u},{('yes', 'no', '')[i % 3]},A,2,{6 + 5 * slope * u}" for i, u in enumerate(x)]
+        (folder / name).write_text("\n".join(["x,ill,ward,years,falls", *rows, ""]), "utf-8")
+    (folder / "s.toml").write_text(RATES, "utf-8")
+    plain = ("--set", "knots=1", "--set", "pairs=false")
+    typed("fit", "same.csv", "--schema", "s.toml", "--epsilon", 20, *plain, "--output", "r.sordino")
+    return "r.sordino"
+
+
+@pytest.mark.parametrize("price", [("--public",), ("--epsilon", 20)])
+def test_a_score_says_that_it_is_worse_than_the_constant_and_that_records_count_alike(rates, price):
+    words = "the score is worse than that of the best constant"
+    for rows, worse in (("same.csv", False), ("other.csv", True)):
+        found = typed_json("evaluate", rates, rows, "--metric", "mse", *price)
+        assert found["worse than constant"] is worse
+        assert found["notes"] == ["records count alike in scores: only fits are weighted by 'years'"]
+        assert found["privacy"] is None or found["notes"][0] in found["privacy"]["public"]
+        text = typed("evaluate", rates, rows, "--metric", "neg_mean_squared_error", *price)
+        assert (words in text) is worse
+        assert "Note: records count alike in scores" in text
+
+
+def test_a_score_by_a_flag_is_booked_with_its_metric_and_column(rates, folder):
+    typed("ledger", "create", "b.db", "rates", "--epsilon", 99, "--delta", 1e-3)
+    booked = ("--ledger", "b.db", "--dataset", "rates")
+    words = ("evaluate", rates, "same.csv", "--metric", "mae", "--epsilon", 20, *booked)
+    found = typed_json(*words, "--by", "ill")
+    assert [line["group"] for line in found["groups"]] == ["ill=yes", "ill=no"]
+    assert "only fits are weighted by 'years'" in found["privacy"]["public"][-1]
+    assert "private_score (mae by ill)" in typed("ledger", "history", "b.db", "rates")
+    few = {"x": [0.0] * 4, "ill": ["yes", "no", "", "perhaps"], "ward": ["A"] * 4}
+    assert _subgroups(sordino.load(rates), few, [1.0] * 4, "ill")[0]["ill"].tolist() == ["yes", "no", "", ""]
+    for column in ("x", "falls", "nobody"):
+        assert "declares levels" in typed(*words, "--by", column, code=3)
+
+
+def test_a_level_with_a_break_stays_on_its_line(rates):
+    lines = [line for line in typed("inspect", rates).splitlines() if "column 'ward'" in line]
+    assert lines == ["  column 'ward': category, 2 levels: A, B\\nC (source not stated)"]
+
+
+def test_probabilities_of_levels_stand_in_their_order(folder):
+    levels = ["mild", "severe", "critical"]
+    rows = [f"{k / 2 - 0.5},{levels[k]}" for k in range(3) for _ in range(100)]
+    (folder / "o.csv").write_text("\n".join(["x,how", *rows, ""]), "utf-8")
+    number = '[columns.x]\nkind = "number"\nlow = -1\nhigh = 1\n'
+    target = f'[columns.how]\nkind = "target"\nlevels = {levels}\nordered = true\n'
+    (folder / "o.toml").write_text(f"format = 1\n{number}{target}", "utf-8")
+    typed("fit", "o.csv", "--schema", "o.toml", "--epsilon", 20, "--output", "o.sordino")
+    head, first, *_ = typed("predict", "o.sordino", "o.csv", "--proba").splitlines()
+    assert head == "prediction,probability of mild,probability of severe,probability of critical"
+    shares = dict(
+        zip(["critical", "mild", "severe"], sordino.load("o.sordino").predict_proba({"x": [-0.5]})[0])
+    )
+    assert [float(share) for share in first.split(",")[1:]] == pytest.approx([shares[k] for k in levels])
+
+
+def test_what_has_no_rows_per_person_names_the_remedy():
+    with pytest.raises(InvalidInputError, match=r"Declare whose a row is \(kind = \"person\" in a schema\)"):
+        check_parameters(sordino.PrivateSearchCV, {"rows_per_person": 5})
+    with pytest.raises(InvalidInputError, match="'nothing'. It has: "):
+        check_parameters(sordino.PrivateSearchCV, {"nothing": 5})

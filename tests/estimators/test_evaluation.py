@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import sordino
 from sordino.accounting import gaussian_epsilon
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.estimators.metrics import METRICS, Judged, ScoreLimits
+from sordino.estimators.metrics import METRICS, Judged, ScoreLimits, row_named
 from sordino.tables import Number, Person, Target
 from sordino.testing import seeded_noise_not_private
 
@@ -308,3 +308,27 @@ def test_a_model_that_was_not_fitted_is_refused_as_scikit_learn_does():
             sordino.private_score(model, X, y, bounds=(0, 1))
         with pytest.raises(NotFittedError):
             sordino.private_scores_by(model, X, y, by={"a": (y, [0])}, bounds=(0, 1))
+
+
+def test_subgroups_of_a_model_of_persons_need_owners():
+    rows = np.linspace(-1, 1, 60)[:, None]
+    model = sordino.LinearRegression(4.0, data_norm=1.0).fit(rows, rows[:, 0], groups=np.arange(60) // 2)
+    by = {"half": (np.where(rows[:, 0] > 0, "b", "a"), ["a", "b"])}
+    how = {"by": by, "bounds": (-1, 1)}
+    with pytest.raises(InvalidInputError, match="Expected groups, the owner of each row"):
+        sordino.private_scores_by(model, rows, rows[:, 0], **how)
+    table = sordino.private_scores_by(model, rows, rows[:, 0], **how, groups=np.arange(60) // 2)
+    assert table.privacy.unit == "person"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "worse"),
+    [("mae", 2.0, True), ("mae", 0.5, False), ("r2", -0.1, True), ("neg_mean_squared_error", -2.0, True)],
+)
+def test_what_is_worse_than_the_constant(name, value, worse):
+    row, constant = row_named(name), {"r2": 0.0, "mae": 1.0}.get(name, -1.0)
+    assert row.is_worse(name, value, (), (constant, 0.0)) is worse
+    assert row.is_worse(name, constant, (), (constant, 0.0)) is False
+    assert row.is_worse(name, value, (-math.inf, 1.0), (constant, 0.0)) is None
+    assert row.is_worse(name, value, (), (constant, 1.0)) is None
+    assert row.is_worse(name, value, (), None) is None

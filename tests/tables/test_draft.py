@@ -89,3 +89,11 @@ def test_a_file_that_cannot_be_drafted_is_named(tmp_path, name):
     (tmp_path / "wide.csv").write_text(",".join(f"c{i}" for i in range(1_000_000)) + "\n")
     with pytest.raises(DataFileError, match=name):
         draft_schema(tmp_path / name)
+
+
+@pytest.mark.parametrize("person", [False, True])
+def test_an_order_of_levels_is_drafted_where_no_persons_are(tmp_path, person):
+    (tmp_path / "d.csv").write_text("id,how\na,low\n")
+    text = draft_schema(tmp_path / "d.csv", kinds={"how": "target"} | ({"id": "person"} if person else {}))
+    assert ("ordered = true" in text) is not person
+    assert 'levels = ["no", "yes"]  # or, for a number, low = and high =' in text

@@ -50,8 +50,8 @@ def predict(
     X = for_model(file, fitted, judge=False).X
     columns = ids_of(file, fitted, ids) | {"prediction": fitted.predict(X).tolist()}
     if proba:
-        shares = fitted.predict_proba(X).T.tolist()
-        columns |= {f"probability of {c}": share for c, share in zip(fitted.classes_, shares, strict=True)}
+        shares = dict(zip(fitted.classes_.tolist(), fitted.predict_proba(X).T.tolist(), strict=True))
+        columns |= {f"probability of {c}": shares[c] for c in getattr(fitted, "levels_", fitted.classes_)}
     if as_json and output is None:
         shared.document({"predictions": columns})
         return
@@ -109,7 +109,8 @@ def evaluate(
     An exact score on sensitive rows tells about them, so one of --epsilon and --public has to be said.
     """
     import sordino
-    from sordino.cli.rows import for_model, subgroups
+    from sordino.cli.rows import for_model
+    from sordino.estimators.evaluation import alike_words
     from sordino.estimators.metrics import find_metric
     from sordino.saving.files import model_digest
 
@@ -128,13 +129,12 @@ def evaluate(
     rows = for_model(file, fitted, judge=True, target=target)
     asked["groups"] = rows.groups
     found: dict[str, Any] = {"model": model_digest(fitted), "metric": metric or row.name}
+    found["notes"] = list(alike_words(fitted))
     if public:
-        _tell({**found, **_exact(row, sign, fitted, rows)}, output, as_json)
+        _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, as_json)
         return
-    parts = None if by is None else subgroups(fitted, rows.X, by)
-    _require_owners(fitted, rows, Path(data).name)
-    if parts is not None:
-        table = sordino.private_scores_by(fitted, rows.X, rows.y, by=parts, metric=metric, **asked)
+    if by is not None:
+        table = sordino.private_scores_by(fitted, rows.X, rows.y, by=by, metric=metric, **asked)
         key, name = table.keys[0], table.statistic
         lines = [
             {"group": f"{key}={line[key]}", "value": line[name], "interval": [line["low"], line["high"]]}
@@ -145,20 +145,7 @@ def evaluate(
         score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
         found |= _private(score)
     shared.tell_unbooked(asked)
-    _tell(found, output, as_json)
-
-
-def _require_owners(model: Any, rows: Any, name: str) -> None:
-    """Refuse rows that do not say whose they are, for a model that protects persons."""
-    from sordino.saving.files import report_of
-
-    report, known = report_of(model), rows.groups is not None or getattr(model, "rows_per_person", None)
-    if not known and report is not None and report.unit != "record":
-        raise InvalidInputError(
-            f"The model protects one {report.unit}, and {name!r} does not say whose row each one is. Pass an "
-            "NPZ file with X, y and groups, the owner of each row: another number in each row, where "
-            "a row is all of its owner."
-        )
+    _tell(row, found, output, as_json)
 
 
 def _private(score: Any) -> dict[str, Any]:
@@ -182,9 +169,10 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
     return {"value": sign * found, "baseline": baseline}
 
 
-def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
-    report = found.get("privacy")
-    whole = {**found, "privacy": None if report is None else report.to_dict()}
+def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool) -> None:
+    report, ends = found.get("privacy"), found.get("interval", ())
+    worse = row.is_worse(found["metric"], found.get("value"), ends, found.get("baseline"))
+    whole = {**found, "worse than constant": worse, "privacy": None if report is None else report.to_dict()}
     if output is not None:
         from sordino.tables.files import replace_file
 
@@ -206,13 +194,15 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
     else:
         from sordino.report.run_page import HIDDEN_SCORE, clip_words, constant_words
 
-        ends = found.get("interval", ())
         words = "{:.4g}, 95 % interval {:.4g} to {:.4g}" if ends else "{:.4g}"
         words = words if all(map(math.isfinite, ends)) else f"not known, {HIDDEN_SCORE}"
         click.echo(f"{found['metric']}: {words.format(found['value'], *ends)}")
         if found.get("baseline") is not None:
             click.echo(f"without a model (the best constant): {constant_words(found['baseline'])}")
+        if worse:
+            click.echo("Note: the score is worse than that of the best constant.")
         click.echo(clip_words(report), nl=bool(clip_words(report)))
     click.echo("Exact, for public rows only." if report is None else f"{shared.guarantee(report)}.")
     if report is not None:
         shared.tell_schema_price(report)
+    click.echo("".join(f"Note: {line}.\n" for line in found["notes"]), nl=False)

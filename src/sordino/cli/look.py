@@ -61,7 +61,7 @@ def _tell_report(report: Any) -> None:
         for r in report.releases
     ]
     shared.show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), releases)
-    click.echo("\n  ".join(["Assumed public:", *report.public]))
+    click.echo("\n  ".join(["Assumed public:", *map(shared.one_line, report.public)]))
     said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
     for title, line in ((title, line) for title, lines in said for line in lines):
         click.echo(f"{title}: {line}")

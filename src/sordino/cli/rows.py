@@ -24,7 +24,7 @@ from sordino.tables.files import (
     read_matrix,
     read_names,
 )
-from sordino.tables.values import days_of, flags_of
+from sordino.tables.values import days_of
 
 if TYPE_CHECKING:
     from sordino import Schema
@@ -217,18 +217,3 @@ def ids_of(file: DataFile, model: Any, names: tuple[str, ...]) -> dict[str, list
     wanted = names or tuple(name for name in (getattr(person, "name", ""),) if name in known)
     found = read_frame(file, dict.fromkeys(wanted, AS_IS), names=layout) if wanted else {}
     return {name: found[name].tolist() for name in wanted}
-
-
-def subgroups(model: Any, X: Any, by: str) -> dict[str, Any]:
-    """Return a column with its declared levels; those of a flag are yes and no."""
-    schema = getattr(model, "schema", None)
-    if schema is None:
-        raise InvalidInputError("--by needs a model with a schema, which declares the levels of the column.")
-    column = next((c for c in schema.features if c.name == by), None)
-    if getattr(column, "word", "") == "flag":
-        flags = flags_of(X[by])
-        words = np.where(flags == 1, "yes", np.where(flags == 0, "no", "")).astype(object)
-        return {by: (words, ["yes", "no"])}
-    if not getattr(column, "levels", None):
-        raise InvalidInputError(f"--by {by}: the schema has no feature of this name that declares levels.")
-    return {by: (X[by].to_numpy(), column)}

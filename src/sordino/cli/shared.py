@@ -399,9 +399,10 @@ def check_parameters(kind: Any, given: dict[str, Any]) -> None:
     known = set(kind._get_param_names())
     unknown = sorted(set(given) - known)
     if unknown:
-        raise InvalidInputError(
-            f"{kind.__name__} has no parameter {unknown[0]!r}. It has: {', '.join(sorted(known))}."
-        )
+        remedy = f"It has: {', '.join(sorted(known))}."
+        if unknown[0] == "rows_per_person":
+            remedy = 'Declare whose a row is (kind = "person" in a schema), or fit a linear model.'
+        raise InvalidInputError(f"{kind.__name__} has no parameter {unknown[0]!r}. {remedy}")
 
 
 def pair(option: str, text: str | None) -> tuple[float, float] | None:
@@ -456,6 +457,11 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 
+def one_line(words: str) -> str:
+    """Return words on one line: breaks and other controls are spelled out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
+
+
 def show_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; without titles, of names and values."""
     from rich import box
@@ -464,7 +470,7 @@ def show_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     out = Table(*titles, box=box.SIMPLE_HEAD, show_header=any(titles))
     for row in rows:
-        out.add_row(*row)
+        out.add_row(*map(one_line, row))
     Console(markup=False, emoji=False, highlight=False).print(out)
 
 

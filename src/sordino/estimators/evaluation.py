@@ -39,6 +39,7 @@ from sordino.runs.report import Status, each_once
 from sordino.saving.files import model_digest
 from sordino.solvers import statistic
 from sordino.tables import Schema
+from sordino.tables.values import flags_of
 from sordino.values import check_count, check_flag, check_positive
 
 _BY_ROW = "the model, which predicts each row by itself"
@@ -68,7 +69,7 @@ def private_score(
     ----------
     model : a fitted classifier or regressor; its predictions must treat each row by itself.
     X, y : the records; a model with a schema takes y from a table. Labels it does not know count as wrong.
-        Both may lie in Dask: the model is then sent to them.
+        Both may lie in Dask: the model is then sent to them. Weights and exposures count in fits only.
     metric : "accuracy" (None: of classifiers), "balanced_accuracy", "log_loss", "auc" and "calibration" (two
         classes), "mse", "mae", "deviance" (of counts), "r2" (None: of regressors), "rank_error" (None: of
         classes in an order). Scikit-learn's names will do: those that begin with ``neg_`` are the negative.
@@ -102,7 +103,7 @@ def private_score(
     chosen = row.metric(limits) if row.beside is None else row.beside(row.metric(limits), limits)
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
-    n, most = len(rows), _rows_of_strangers(model) if unit == "person" and groups is None else 1
+    n, most = len(rows), declared_rows(_last(model)) if unit == "person" and groups is None else 1
     ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), model_prices(model)
     secure = check_flag("secure_noise", secure_noise)
     sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure and most == 1, most)
@@ -110,7 +111,7 @@ def private_score(
         statistic("row-means", sample, centre=chosen.centre, radius=chosen.radius),
         sample,
         f"private_score ({row.name})",
-        public=(*_size(n, unit, most), *_facts(row, limits, bool(prices)), _BY_ROW),
+        public=(*_size(n, unit, most), *_facts(row, limits, bool(prices)), *alike_words(model), _BY_ROW),
         notes=model_notes(model, epsilon),
         learned=prices,
     )
@@ -158,56 +159,59 @@ def private_scores_by(
     if row.loss is None:
         raise UnsupportedError(f"{row.name!r} is no mean over records: subgroups have none. Choose another.")
     limits = limits_of(row, model, loss_bound, bounds, 10)
-    keys, levels = _subgroups(model, X, by)
+    keys, levels = _subgroups(model, X, y, by)
     features, targets, owners = from_table(model, X, y, groups)
     bound = row.bound_of(limits)
     losses = np.minimum(row.losses(judge(model, features, targets, row.asks, _rowwise), limits), bound)
     losses = np.nan_to_num(losses, nan=bound)
     values = sign * (1.0 - losses if row.gain else losses)
     ends = (0.0, 1.0) if row.gain else tuple(sorted((0.0, sign * bound)))
-    most = _rows_of_strangers(model) if owners is None else 1
+    most = declared_rows(_last(model)) if owners is None else 1
+    if most == 1:
+        require_owners(model, owners)
     grouped = group_by(keys, levels=levels, groups=owners, rows_per_person=most if most > 1 else None)
     notes = model_notes(model, epsilon)
-    found = grouped.mean(values, epsilon, delta, bounds=ends, learned=model_prices(model), **options)
-    privacy = replace(found.privacy, notes=(*found.privacy.notes, *notes)) if notes else found.privacy
+    terms = {"learned": model_prices(model), "title": f"private_score ({row.name} by {', '.join(keys)})"}
+    found = grouped.mean(values, epsilon, delta, bounds=ends, **terms, **options)
+    said = found.privacy
+    privacy = replace(said, public=(*said.public, *alike_words(model)), notes=(*said.notes, *notes))
     return replace(found, statistic=metric or row.name, model=model_digest(model), privacy=privacy)
 
 
 def require_fitted(model: Any) -> None:
     """Refuse a model of ours that was not fitted, by scikit-learn's own error; of others nobody knows."""
-    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    if isinstance(final, PrivateEstimator):
-        check_is_fitted(final)
+    if isinstance(_last(model), PrivateEstimator):
+        check_is_fitted(_last(model))
 
 
-def _subgroups(model: Any, X: Any, by: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values and the declared levels of the subgroups, by name."""
+def _last(model: Any) -> Any:
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def _subgroups(model: Any, X: Any, y: Any, by: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values and the declared levels of the subgroups, by name; those of a flag are yes and no."""
     schema = _schema(model)
     if isinstance(by, Mapping):
         return {name: pair[0] for name, pair in by.items()}, {name: pair[1] for name, pair in by.items()}
-    known = [] if schema is None else [c for c in schema.columns if c.name == by and hasattr(c, "levels")]
-    if schema is None or not known or not known[0].levels:
+    frame: Any = None if schema is None else schema.checked(X, target=y is None and schema.target is not None)
+    column = next((c for c in getattr(schema, "columns", ()) if c.name == by and by in frame.names), None)
+    if getattr(column, "word", "") == "flag":
+        words = np.array(["no", "yes", "", ""], dtype=object)  # gaps and other words have negative codes
+        return {by: words[flags_of(frame.column(by))]}, {by: ["yes", "no"]}
+    if not getattr(column, "levels", None):
         raise InvalidInputError(
             f"Expected by= as a column of the model's schema that declares levels, got {by!r}. Pass "
             "{name: (values, levels)} for another."
         )
-    series = schema.checked(X, target=schema.target is not None).column(by)
-    return {by: series.to_numpy()}, {by: known[0]}
+    return {by: frame.column(by).to_numpy()}, {by: column}
 
 
 def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> tuple[str, Any]:
     """Return who is protected, and one row for each of them, wherever the records lie."""
-    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    unit = getattr(getattr(final, "privacy_", None), "unit", "record")
-    schema = _schema(model)
-    if _rows_of_strangers(model) > 1 and groups is None and not in_dask(X):
+    if declared_rows(_last(model)) > 1 and groups is None and not in_dask(X):
         X, y, _ = from_table(model, X, y, None)
         return "person", chosen.rows(judge(model, X, y, asks, _rowwise))
-    if unit != "record" and groups is None and (schema is None or schema.person is None):
-        raise InvalidInputError(
-            f"Expected groups, the owner of each row: the model protects one {unit}, and a score without "
-            "groups a record. Where each row is all of its owner, pass groups=range(n)."
-        )
+    require_owners(model, groups)
     if in_dask(X):
         return "record", _score_in_dask(model, chosen, asks, X, y, groups)
     X, y, groups = from_table(model, X, y, groups)
@@ -215,10 +219,15 @@ def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any)
     return ("record", rows) if groups is None else ("person", mean_of_owners(rows, groups))
 
 
-def _rows_of_strangers(model: Any) -> int:
-    """Return how many rows a person has at most whom a model protects without knowing them; else one."""
-    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    return declared_rows(final)
+def require_owners(model: Any, groups: Any) -> None:
+    """Refuse rows that do not say whose they are, for a model that protects persons."""
+    unit, schema = getattr(getattr(_last(model), "privacy_", None), "unit", "record"), _schema(model)
+    if unit != "record" and groups is None and (schema is None or schema.person is None):
+        raise InvalidInputError(
+            f"Expected groups, the owner of each row: the model protects one {unit}, and a score without "
+            "groups a record. Pass them (groups=range(n) where each row is all of its owner), on the "
+            "command line by an NPZ file with X, y and groups."
+        )
 
 
 def _size(n: int, unit: str, most: int) -> tuple[str, ...]:
@@ -279,6 +288,12 @@ def _schema(model: Any) -> Schema | None:
     model = getattr(model, "best_estimator_", model)
     found = getattr(model.steps[0][1] if isinstance(model, Pipeline) else model, "schema", None)
     return found if isinstance(found, Schema) else None
+
+
+def alike_words(model: Any) -> tuple[str, ...]:
+    """Return that records count alike in scores, where a schema declares weights or exposures of them."""
+    names = " and ".join(repr(column.name) for column in getattr(_schema(model), "weighing", ()))
+    return (f"records count alike in scores: only fits are weighted by {names}",) if names else ()
 
 
 def model_prices(model: Any) -> tuple[Price, ...]:

@@ -377,6 +377,7 @@ class Terms:
     ledger: Any = None
     dataset_id: str | None = None
     learned: tuple[Price, ...] = ()
+    title: str = ""
 
 
 def count(
@@ -615,13 +616,14 @@ class GroupBy:
         sample = Sample(n, 1, Relation.parse(terms.relation), unit, secure)
         known = (p for k in self.keys.levels for p in k.learned)
         paid = each_once((*known, *prices_of(bounds), *terms.learned))
+        title = terms.title or name
         ask = Ask.checked(terms.epsilon, terms.delta, n, terms.ledger, terms.dataset_id)
         said, notes = self._whose(n)
         said += [
             f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"
             for k in self.keys.levels
         ]
-        task = Task(statistic(solved, sample, **own), sample, name, (*said, *public), notes, paid)
+        task = Task(statistic(solved, sample, **own), sample, title, (*said, *public), notes, paid)
         fitted = run(task, rows if unit == "person" else executor_of(rows, None, data_norm=None), ask)
         found: Cells = fitted.result
         names = tuple(level.name for level in self.keys.levels)

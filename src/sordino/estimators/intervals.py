@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, encode_labels
 from sordino.errors import FitWarning, InvalidInputError, UnsupportedError, levels_to_the_caller
-from sordino.estimators.evaluation import from_table, model_notes, model_prices, model_status
+from sordino.estimators.evaluation import from_table, model_notes, model_prices, model_status, require_owners
 from sordino.estimators.linear_base import LinearModel
 from sordino.estimators.statistics import check_share
 from sordino.execute import executor_of, in_dask
@@ -293,14 +293,12 @@ def prediction_intervals(
     True
     """
     share = check_share("coverage", coverage)
-    unit = getattr(getattr(model, "privacy_", None), "unit", "record")
     X, y, groups = from_table(model, X, y, groups)
     if y is None or hasattr(model, "classes_"):
         raise InvalidInputError(
             "Expected a regressor and y, or a table with the target that its schema declares."
         )
-    if unit != "record" and groups is None:
-        raise InvalidInputError(f"Expected groups, the owner of each row: the model protects one {unit}.")
+    require_owners(model, groups)
     predicted = np.asarray(model.predict(X), dtype=float)
     truth = refusing(lambda: np.asarray(y, dtype=float).reshape(predicted.shape), X, y, model)
     errors = np.abs(truth - predicted) / _scale(model, predicted)
@@ -409,12 +407,10 @@ def _influences(
     """Return score and curvature of each record or person, who that is, and the largest residual and bend."""
     if in_dask(X):
         raise UnsupportedError("Intervals need all rows in one place. Bring the table here: X.compute().")
-    unit = getattr(model.privacy_, "unit", "record")
     X, y, groups = from_table(model, X, y, groups)
     if y is None:
         raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
-    if unit != "record" and groups is None:
-        raise InvalidInputError(f"Expected groups, the owner of each row: the model protects one {unit}.")
+    require_owners(model, groups)
     rows = _clipped_rows(model, X)
     margins = rows @ np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
     if hasattr(model, "classes_"):

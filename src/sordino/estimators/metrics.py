@@ -638,6 +638,12 @@ class MetricRow:
         """Return a mean share in the units of the metric."""
         return share if self.gain else (1.0 - share) * self.bound_of(limits)
 
+    def is_worse(self, name: str, value: Any, ends: Any, baseline: Any) -> bool | None:
+        """Tell whether a score is worse than the best constant's; None where noise hides one of them."""
+        if baseline is None or abs(baseline[0]) < 4.0 * baseline[1] or not np.isfinite(ends).all():
+            return None
+        return bool(value < baseline[0] if self.gain or name.startswith("neg_") else value > baseline[0])
+
     def exact_constant(self, judged: Judged) -> float | None:
         """Return what the best constant scores on public records; None where nobody knows."""
         if self.beside is None:

@@ -317,7 +317,9 @@ def _score(name: str, value: Any) -> Line:
     if isinstance(value, CalibrationCurve):
         return out | {"text": f"{value.error:.3f}", "interval": "expected calibration error"}
     number = float(value)
-    baseline = constant_words(getattr(value, "baseline", None))
+    constant = getattr(value, "baseline", None)
+    worse = row is not None and row.is_worse(name, number, ends or (), constant)
+    baseline = f"{constant_words(constant)}{'; the score is worse' * bool(worse)}"
     out |= {"text": f"{number:.4g}", "interval": "exact", "baseline": baseline}
     if ends is None:
         return out

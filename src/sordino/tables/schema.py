@@ -469,10 +469,11 @@ def draft_schema(
     what = "stored types" if file.kind in ("parquet", "arrow") else "header"
     tables = [f"{_HEAD.format(what=what, name=file.name, kinds=', '.join(KINDS))}format = {FORMAT}\n"]
     numbered = dict.fromkeys(INDEXES, "ignored")
+    end = "; ordered = true" if "person" in given.values() else "\n"  # classes in an order know no persons
     for name, stored in types.items():
         kind = given.get(name) or numbered.get(name) or stored or rest
         lines = [tomli_w.dumps({"columns": {name: {"kind": kind}}}).rstrip()]
-        lines += [f"# {hint}" for hint in (KINDS[kind].hints if kind else ())]
+        lines += [f"# {hint.partition(end)[0]}" for hint in (KINDS[kind].hints if kind else ())]
         lines += [] if kind in ("ignored", "person") else ['# source = ""']
         tables.append("\n".join(lines) + "\n")
     return "\n".join(tables)
