@@ -187,5 +187,5 @@ def test_probabilities_of_levels_stand_in_their_order(folder):
 def test_what_has_no_rows_per_person_names_the_remedy():
     with pytest.raises(InvalidInputError, match=r"Declare whose a row is \(kind = \"person\" in a schema\)"):
         check_parameters(sordino.PrivateSearchCV, {"rows_per_person": 5})
-    with pytest.raises(InvalidInputError, match="'nothing'. It has: "):
+    with pytest.raises(InvalidInputError, match=r"'nothing'\. It has: "):
         check_parameters(sordino.PrivateSearchCV, {"nothing": 5})

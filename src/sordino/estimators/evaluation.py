@@ -225,8 +225,8 @@ def require_owners(model: Any, groups: Any) -> None:
     if unit != "record" and groups is None and (schema is None or schema.person is None):
         raise InvalidInputError(
             f"Expected groups, the owner of each row: the model protects one {unit}, and a score without "
-            "groups a record. Pass them (groups=range(n) where each row is all of its owner), on the "
-            "command line by an NPZ file with X, y and groups."
+            "groups a record. Pass them (another number in each row, where a row is all of its owner), on "
+            "the command line by an NPZ file with X, y and groups."
         )
 
 
