@@ -414,3 +414,17 @@ def test_an_unsure_gradient_does_not_throw_rows_that_noise_may_hide():
     )
     assert np.sort(np.abs(bound.w))[0] == pytest.approx(0.1 / np.sqrt(10.0))
     assert np.sort(np.abs(bound.w))[1] == pytest.approx(np.sort(np.abs(plain.w))[1])
+
+
+def test_fits_that_clip_residuals_or_do_not_differ_by_no_more_than_is_stated():
+    public = np.random.default_rng(2)
+    X = public.uniform(-1, 1, (4000, 5))
+    y = X[:, 0] - 0.5 * X[:, 1] + 0.3 + 0.5 * public.normal(size=4000)
+    found, stated = [], []
+    for seed in range(12):
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(8.0, 1e-6, data_norm=2.3, target_bound=4.0).fit(X, y)
+        found.append(model.coef_[2:])
+        stated.append(model.coef_noise_[2:])
+    true = np.sqrt(np.var(found, axis=0, ddof=1).mean())
+    assert 0.5 < true / np.sqrt(np.mean(np.square(stated))) < 1.1  # 2.1 with the noise of each fit alone

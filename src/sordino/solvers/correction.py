@@ -73,6 +73,9 @@ _ALIKE = 0.5
 # Whole rows bend an axis less than clipped ones only where that is so many times their noise; not chosen on
 # any set, but as what noise alone does in one of a thousand fits.
 _SOFTER = 3.0
+# Where a clip takes as many residuals as it leaves, fits with and without it differ along an axis by twice so
+# many units of the targets, over the root of its sum of squares. It leaves this share at least.
+_CLIPPED, _UNCLIPPED = 0.3, 0.2
 # The smallest rows that leave the constant alone.
 _FLAT = 2.0**-40
 # So many times the spread of the targets may be predicted along an axis before gradients say so.
@@ -420,7 +423,9 @@ def correct(
         bowl = whole.bowl(moments)
         slopes, start = Slopes.of(whole, bowl, least), whole.possible(found.w, bowl) / whole.units
         step = newton_steps(slopes, slopes.bowl_at, start, asks, whole.longest)
-        out = _noise_after(out, replace(step, w=step.w * whole.units))
+        bends = np.maximum(np.diag(step.axes.T @ bowl.slopes @ step.axes), max(bowl.unsure, NOTHING))
+        clipped = _CLIPPED * (1.0 / max(found.bend, _UNCLIPPED) - 1.0) / np.sqrt(problem.population * bends)
+        out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
     if isinstance(problem.loss, LabelModel) or (problem.loss.targets == "numbers" and moments is not None):
         out = replace(out, w=_supported(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
@@ -598,7 +603,7 @@ def _step(whole: Whole, start: Floats, width: float, asks: int) -> Believed:
 
 def _noise_after(before: Corrected, step: Believed) -> Corrected:
     """Return the weights after a step, with what became of the noise that they had."""
-    slope_noise = math.hypot((1.0 - step.slope[0]) * before.slope, step.slope[0] * step.slope[1])
+    slope_noise = math.hypot((1.0 - step.slope[0]) * before.slope, math.sqrt(step.slope[0]) * step.slope[1])
     after, d = np.eye(step.w.size), len(step.axes)
     after[:d, :d] -= step.axes @ (step.kept[:, None] * step.axes.T)
     return Corrected(step.w, slope_noise, False, after, step.axes * step.added)

@@ -81,7 +81,7 @@ def _shrinkage(seen: Floats, variance: Floats | float, signals: Floats) -> Float
 def along_axes(
     seen: Floats, w: Floats, bends: Floats, noise: Floats | float
 ) -> tuple[Floats, Floats, Floats, tuple[float, float]]:
-    """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
+    """Return the step along each axis, the share of what was seen that is believed, and what stays unsure.
 
     First the slope, one number whose spread is known; its share and its deviation come last. Then all axes
     alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
@@ -93,7 +93,7 @@ def along_axes(
     variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
     kept = _shrinkage(left, noise**2, bends * variances)
     share = slope / whole if whole else 0.0
-    return slope * w + kept * left / bends, kept, kept * noise / bends, (share, error)
+    return slope * w + kept * left / bends, kept, np.sqrt(kept) * noise / bends, (share, error)
 
 
 # ----------------------------------------------------------------------------------------------------------

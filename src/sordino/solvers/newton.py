@@ -26,7 +26,7 @@ _SURELY = 5.0
 class Believed:
     """Weights after a step, the axes of the curvature, and the share of the step believed along each.
 
-    ``added`` is the noise along the axes, ``slope`` the share of the slope that is believed and its noise.
+    ``added`` stays unsure along them, ``slope`` is the share of the slope that is believed and its noise.
     """
 
     w: Floats
