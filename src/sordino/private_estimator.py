@@ -131,8 +131,9 @@ class PrivateEstimator(BaseEstimator):
         if getattr(released, "bitten", False):
             warnings.warn(
                 f"{type(self).__name__}: released residuals say that the targets are skewed. The mean was "
-                "corrected, but records times epsilon are too few for these bounds to correct each slope: their "
-                "direction is that of clipped targets. Use fewer columns, tighter bounds or more budget.",
+                "corrected, but records times epsilon are too few for these bounds to correct each slope: "
+                "their direction is that of clipped targets. Use fewer columns, tighter bounds or more "
+                "budget.",
                 FitWarning,
                 stacklevel=levels_to_the_caller(),
             )

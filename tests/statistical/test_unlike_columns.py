@@ -208,3 +208,15 @@ def test_a_flag_that_few_large_targets_carry_is_told_of_where_noise_drowns_its_s
         told.append((model.coef_[0] > 30.0, any("skewed" in str(w.message) for w in said)))
     assert all(close or warned for close, warned in told)
     assert sum(not close for close, _ in told) >= 2  # else nothing was tried
+
+
+def test_two_values_of_targets_with_nothing_to_learn_are_about_their_mean():
+    """The longest rows have the largest residuals, so a gradient that is clipped there sees no slope."""
+    lost, n = [], 4000
+    for seed in range(6):
+        X = np.random.default_rng([seed, n]).choice([-1.0, 1.0], (n, 3))
+        y = X[:, 0] * X[:, 1]
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(1.0, 1e-6, data_norm=3**0.5, target_bound=1.0).fit(X, y)
+        lost.append(np.mean((y - model.predict(X)) ** 2) / y.var() - 1.0)
+    assert max(lost) < 0.01  # up to .17 where the whole gradient was clipped at the longest row

@@ -74,8 +74,8 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         self.n_iter_ = self._run(task, rows, ask)
         if np.abs(self.coef_).max() < 1e-12:  # released numbers, which followed no gradient
             warnings.warn(
-                f"{type(self).__name__}: no gradient stands out of its noise, so the model is a constant. "
-                "Use more records or budget, fewer rows per person, or a model with declared bounds.",
+                f"{type(self).__name__}: all released coefficients are zero, so the model is a constant. Where "
+                "columns tell something, use more records or budget, or a model with declared bounds.",
                 FitWarning,
                 stacklevel=levels_to_the_caller(),
             )

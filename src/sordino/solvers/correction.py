@@ -90,8 +90,8 @@ _SKEW, _CLEAR = 0.4, 0.1
 _LEAST, _FARTHEST = 1e-4, 5.0
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
 # itself, says that a clip took from the slopes too.
-# Fewer records times epsilon than the second number do not tell it from noise. After steps on the whole
-# gradient the third number says that noise drowned them (2 % of records with targets of 45 times the others).
+# Fewer records times epsilon than the second number do not tell it from noise. After steps on a whole
+# gradient that noise drowns the third number does (chosen on 2 % of targets that are 45 times the others).
 _BITTEN, _TOLD, _LEFT_OVER = 0.1, 1500.0, 0.04
 # A mean of uneven counts of fewer bounds over records times epsilon is asked at the declared bound alone.
 _HIDDEN = 80.0
@@ -180,13 +180,19 @@ class Whole:
 
     @property
     def widest(self) -> float:
-        """The largest distance of a target to the centre of all."""
-        return self.problem.target_bound + abs(self.targets.center)
+        """The largest distance of a target to the centre of all, and to predictions that spread less."""
+        room = 0.75 * self.targets.spread if self.problem.loss.targets == "numbers" else 0.0
+        return self.problem.target_bound + abs(self.targets.center) + room
 
     @property
     def largest(self) -> float:
         """The largest possible part of a record in the mean gradient, in the model's own units."""
-        return self.widest / self.targets.size * self.longest / self.problem.population
+        return self.most / self.targets.size * self.longest / self.problem.population
+
+    @property
+    def most(self) -> float:
+        """The unit of residuals in which no gradient is longer than 1, constant entry and all."""
+        return self.widest * math.hypot(1.0, self.map.intercept) * (1.0 + 2.0**-20)
 
     def affine(self, smaller: float, constant: float) -> Affine:
         """Return the map with the rows so much smaller, and this constant entry."""
@@ -349,6 +355,7 @@ class Slopes:
     whole: Whole
     bowl: Bowl
     cut: int
+    cost: float
     points: list[Floats] = field(default_factory=list)
     answers: list[Floats] = field(default_factory=list)
 
@@ -358,13 +365,14 @@ class Slopes:
         asks = whole.curator.plan.releases["whole"].times
         noise = whole.largest * noise_std(whole.curator, "whole") / (NEAR * math.sqrt(asks))
         cost = bowl.height(np.zeros(len(bowl.matrix)), noise)[1] * 0.25 ** np.arange(SHELLS)
-        cheap = cost < _CHEAP * (whole.targets.spread / whole.targets.size) ** 2
+        cost /= (whole.targets.spread / whole.targets.size) ** 2
+        cheap = cost < _CHEAP
         cut = min(int(np.argmax(np.append(cheap, True))), max(math.floor(-math.log2(least)), 0))
-        return cls(whole, bowl, cut)
+        return cls(whole, bowl, cut, float(cost[0]))
 
     def __call__(self, w: Floats) -> tuple[list[Floats], Floats]:
         """Ask at a point, and return the gradients at all points with the noise of each."""
-        whole, unit = self.whole, self.whole.widest * (1.0 + 2.0**-20)
+        whole, unit = self.whole, self.whole.most
         point = whole.point(w * whole.units, whole.map, 1.0 / whole.longest, unit)
         answer = whole.curator.release("whole", (point, whole.map, unit, self.cut))
         self.points.append(w)
@@ -413,9 +421,9 @@ def correct(
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
     asks = curator.plan.releases["whole"].times if "whole" in curator.plan.releases else 0
     # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
-    least = (
-        min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest)) if asks else 1.0
-    )
+    least, drowned = 1.0, False
+    if asks:
+        least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
     if "bent" in curator.plan.releases:
         width = max(whole.width(found.w, whole.spread("whole"), _COUNTS_BIAS, _FARTHER), least)
         out = _noise_after(out, _step(whole, found.w, width, asks))
@@ -426,12 +434,13 @@ def correct(
         bends = np.maximum(np.diag(step.axes.T @ bowl.slopes @ step.axes), max(bowl.unsure, NOTHING))
         clipped = _CLIPPED * (1.0 / max(found.bend, _UNCLIPPED) - 1.0) / np.sqrt(problem.population * bends)
         out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
+        drowned = slopes.cost > 1.0
     if isinstance(problem.loss, LabelModel) or (problem.loss.targets == "numbers" and moments is not None):
         out = replace(out, w=_supported(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
         w, shifted = moved(whole, out.w)
-        bitten = bool(asks) and problem.loss.targets == "numbers" and shifted > _LEFT_OVER
+        bitten = drowned and shifted > _LEFT_OVER
         if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
             far = abs(model.affine.intercept * w[-1] - model.offset) * model.targets.size
             shifted = max(shifted, far / model.targets.spread)
