@@ -119,24 +119,24 @@ class PrivateEstimator(BaseEstimator):
         **Privacy.** It reads released numbers only, which anyone who holds the model can see as well.
         """
         if not np.isfinite(released).all():
-            warnings.warn(
-                f"{type(self).__name__}: the released coefficients are not finite, so predictions mean "
-                f"nothing. The steps were too long; {remedy}. The budget is spent.",
+            self._warn(
+                "the released coefficients are not finite, so predictions mean nothing. "
+                f"The steps were too long; {remedy}. The budget is spent.",
                 DivergenceWarning,
-                stacklevel=levels_to_the_caller(),
             )
 
     def _warn_if_bitten(self, released: Any) -> None:
         """Say that a clip took more of the targets than could be put back; it reads released numbers only."""
         if getattr(released, "bitten", False):
-            warnings.warn(
-                f"{type(self).__name__}: released residuals say that the targets are skewed. The mean was "
-                "corrected, but records times epsilon are too few for these bounds to correct each slope: "
-                "their direction is that of clipped targets. Use fewer columns, tighter bounds or more "
-                "budget.",
-                FitWarning,
-                stacklevel=levels_to_the_caller(),
+            self._warn(
+                "released residuals say that the targets are skewed. The mean was corrected, but records "
+                "times epsilon are too few for these bounds to correct each slope: their direction is that "
+                "of clipped targets. Use fewer columns, tighter bounds or more budget."
             )
+
+    def _warn(self, text: str, kind: type[Warning] = FitWarning) -> None:
+        """Say what released numbers tell of the model."""
+        warnings.warn(f"{type(self).__name__}: {text}", kind, stacklevel=levels_to_the_caller())
 
 
 class Scored:

@@ -93,6 +93,17 @@ def test_inspect_shows_the_guarantee_and_what_could_be_noise(model):
     assert all(entry["two sigma"] > 0 for entry in found["coefficients"])
 
 
+def test_a_model_of_few_records_is_called_a_constant(folder):
+    X, _ = table(158)
+    write_csv(folder / "few.csv", X, X[:, 0])
+    words = ("--model", "linear", "--target", "y", "--set", "data_norm=3", "--set", "target_bound=3")
+    text = typed("fit", "few.csv", *words, "--epsilon", 0.3, "--output", "few.sordino")
+    assert text.count("so the model is the mean of the targets, known to") == 1
+    text = typed("inspect", "few.sordino")
+    assert "the model is a constant" in text
+    assert "could be noise" not in text
+
+
 def test_the_report_shows_score_settings_command_and_booking(model, booked, folder):
     typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "score.json")
     typed("report", model, "--scores", "score.json", *booked, "--output", "page.html")

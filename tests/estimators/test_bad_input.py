@@ -91,6 +91,7 @@ def test_labels_outside_the_declared_classes_are_refused_without_showing_them():
     assert str(SECRET) not in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_one_column_and_few_rows_are_fine():
     assert SparseLogisticRegression().fit(X[:, :1], Y).coef_.shape == (1, 1)
     assert SparseLinearRegression().fit(X[:2], Y[:2].astype(float)).coef_.shape == (3,)

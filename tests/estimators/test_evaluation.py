@@ -252,6 +252,7 @@ def test_a_wrong_parameter_is_named(options, words):
         sordino.private_score(Softmax(), *labelled(50), **{"delta": 1e-6, **options})
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_bounds_of_targets_have_to_be_declared():
     X, y = numbers(50)
     with pytest.raises(InvalidInputError, match="bounds"):

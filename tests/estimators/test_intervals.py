@@ -122,6 +122,7 @@ def test_new_targets_are_covered_as_often_as_was_asked():
         assert found.privacy.is_private
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_effects_that_few_large_targets_carry_are_covered():
     covered = []
     for seed in range(8):
@@ -162,6 +163,7 @@ def test_prediction_intervals_of_persons_ask_one_row_of_each():
     assert found.privacy.unit == "person"
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_what_has_no_intervals_is_refused():
     X, y = draw(np.random.default_rng(7), 500)
     with pytest.raises(UnsupportedError, match="curvature that one step can use"):

@@ -143,6 +143,7 @@ def test_every_dense_solver_takes_the_squared_hinge(solver):
     assert np.isfinite(model.coef_).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 1e6, 1e12])
 @pytest.mark.parametrize("size", [0.0, 1e-3, 1e12])
 def test_the_default_solver_stays_finite_on_counts_of_any_size(bound, size):

@@ -39,6 +39,7 @@ def test_what_is_refused_is_not_shown(model, case):
     assert caught.value.__context__ is None  # a suppressed context still holds the foreign message
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_a_score_that_is_refused_does_not_show_its_targets():
     model = sordino.LinearRegression(data_norm=1.0, target_bound=1.0).fit(X, Y)
     with pytest.raises(InvalidInputError) as caught:

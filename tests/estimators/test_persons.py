@@ -223,7 +223,6 @@ def test_rows_of_an_unknown_person_get_so_many_times_the_noise():
     ],
     ids=["gauss", "power", "regressor", "classifier"],
 )
-@pytest.mark.filterwarnings("ignore:.*coefficients are zero:sordino.errors.FitWarning")
 def test_axes_and_heavy_tails_of_unknown_persons_get_so_many_times_the_noise(model):
     X = np.random.default_rng(4).uniform(-1, 1, (300, 3))
     y = X[:, 0] > 0 if hasattr(model, "classes") else X[:, 0]

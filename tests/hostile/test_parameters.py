@@ -110,6 +110,7 @@ HARD = {
 
 
 @pytest.mark.filterwarnings("ignore::sordino.errors.DivergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 @pytest.mark.parametrize("hard", HARD)
 @pytest.mark.parametrize("solver", [*SOLVERS, "heavy-tailed"])
 def test_a_hard_combination_is_refused_before_anything_is_booked_or_fits(solver, hard):

@@ -98,6 +98,7 @@ def test_a_graph_takes_the_table_itself(more):
     assert np.allclose(session.run(None, numbers | texts)[1], model.predict_proba(table), atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_a_table_with_dates_or_without_a_schema_has_no_such_graph():
     with pytest.raises(UnsupportedError, match="got no schema"):
         sordino.to_onnx(sordino.LogisticRegression(4.0, data_norm=2.0).fit(X, Y), tables=True)

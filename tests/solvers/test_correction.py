@@ -123,6 +123,7 @@ def test_slopes_of_counts_become_those_of_the_plain_model(name, epsilon, near):
     assert share_of_plain(X, y.astype(float), epsilon) == pytest.approx(1.0, abs=near)
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 @pytest.mark.parametrize("n", [60, 99, 101, 150])
 def test_few_records_are_predicted_by_their_mean(n):
     X, y = design(5, n, 3, lambda g, s: 150.0 + 30.0 * s + 25.0 * g.normal(size=s.size))
@@ -161,10 +162,13 @@ def test_a_penalty_is_part_of_what_is_corrected(alpha):
     X, y = design(8, 20_000, 5, lambda g, s: 1.0 + g.exponential(np.exp(0.3 * s)))
     options = {"data_norm": 6.0, "target_bound": 30.0, "penalty": "ridge", "alpha": alpha}
     plain = LinearRegression(np.inf, **options).fit(X, y)
-    with seeded_noise_not_private(10):
-        model = LinearRegression(2.0, 1e-6, **options).fit(X, y)
-    assert model.intercept_ == pytest.approx(plain.intercept_, rel=0.1)
-    assert np.linalg.norm(model.coef_ - plain.coef_) < 0.25 * np.linalg.norm(plain.coef_)
+    missed = []
+    for seed in range(10, 14):
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(2.0, 1e-6, **options).fit(X, y)
+        assert model.intercept_ == pytest.approx(plain.intercept_, rel=0.1)
+        missed.append(np.linalg.norm(model.coef_ - plain.coef_))
+    assert np.mean(missed) < 0.25 * np.linalg.norm(plain.coef_)
 
 
 def test_slopes_of_clipped_targets_are_told():
@@ -219,6 +223,7 @@ def test_what_noise_could_have_caused_is_hardly_believed():
     assert believe(0.5, 0.0, 1.0) == pytest.approx(0.5)
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_few_counts_are_predicted_by_their_mean_and_not_by_its_exponential():
     public = np.random.default_rng(0)
     X, y = public.normal(size=(60, 3)) / 2, public.poisson(20, 60).astype(float)
@@ -240,6 +245,7 @@ def test_counts_far_from_zero_are_no_worse_than_their_mean():
     assert np.median(lost) < 0.5  # the mean has 1; 8 to 14 where the descent began at a rate of 1
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_the_mean_of_few_counts_with_a_long_tail_is_not_that_of_clipped_ones():
     public, ratios = np.random.default_rng(1), []
     X = public.uniform(-1, 1, (1000, 3))
@@ -252,6 +258,7 @@ def test_the_mean_of_few_counts_with_a_long_tail_is_not_that_of_clipped_ones():
     assert 0.7 < np.median(ratios) < 1.4  # .3 where a narrow question said how far the mean is off
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_a_rate_that_noise_puts_below_zero_is_as_large_as_the_noise():
     X, y = np.zeros((60, 3)), np.random.default_rng(0).poisson(0.3, 60).astype(float)
     rates = []

@@ -1,5 +1,7 @@
 """Estimators that take tables."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -16,7 +18,7 @@ from sordino import (
     TableEncoder,
     pipeline_privacy,
 )
-from sordino.errors import InvalidInputError, InvalidTypeError, SchemaError
+from sordino.errors import FitWarning, InvalidInputError, InvalidTypeError, SchemaError
 from sordino.tables import Ignored, Number, Person, Target
 
 NUMERIC = Schema([*SCHEMA.columns[1:-1], Ignored("ill"), Target("age", "number", low=0, high=100)])
@@ -80,11 +82,25 @@ def test_a_regressor_measures_targets_from_the_middle_of_their_bounds():
     assert "target_bound = 100 (targets are clipped to it)" in flat.privacy_.public
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_targets_beyond_their_bounds_count_as_the_bound():
     schema = Schema([Number("x", 0, 1, knots=1), Target("y", "number", low=0, high=1)])
     table = {"x": np.linspace(0, 1, 500), "y": np.full(500, 1e9)}
     model = LinearRegression(epsilon=50.0, schema=schema).fit(table)
     assert 0.5 < model.predict(table).mean() < 1.5
+
+
+def test_a_model_that_is_the_mean_says_so_once_and_how_well_that_is_known():
+    schema = Schema([Number("x", 0, 365, knots=1), Target("y", "number", low=0, high=50_000)])
+    table = {"x": np.linspace(0, 30, 300), "y": 800 + 90 * np.linspace(0, 30, 300)}
+    with pytest.warns(FitWarning, match="the model is the mean of the targets") as heard:
+        model = LinearRegression(epsilon=0.1, delta=1e-6, schema=schema).fit(table)
+    assert len(heard) == 1
+    assert not model.coef_.any()
+    (mean,) = model.privacy_.releases
+    known = float(re.search(r"known to \+-(\S+)", str(heard[0].message)).group(1))
+    assert known == pytest.approx(2 * 25_000 * mean.noise_multiplier / 300, rel=0.06)  # two digits are shown
+    assert LinearRegression(epsilon=float("inf"), schema=schema).fit(table).score(table) > 0.99
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,7 @@ def test_labels_of_several_classes_have_an_effect_each(table):
     assert shape.effect[2, -1] - shape.effect[0, -1] > shape.effect[2, 0] - shape.effect[0, 0]
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 def test_shapes_survive_a_file_and_are_forgotten_by_a_fit_without_a_schema(model, tmp_path):
     again = sordino.load(model.save(tmp_path / "model.sordino"))
     for one, two in zip(model.shapes_, again.shapes_, strict=True):

@@ -41,7 +41,9 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
             for shape, (low, high) in zip(shapes, ends, strict=False)
         ]
         shared.show_table(("column", "importance", "effect on the prediction"), effects)
-    if rows:
+    if rows and hasattr(fitted, "intercept_") and not any(row["value"] for row in rows):
+        click.echo("All coefficients are 0: the model is a constant, its intercept, for every record.")
+    elif rows:
         known = any(row["two sigma"] is not None for row in rows)
         lines: list[Any] = []
         for row in rows[:top]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -13,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, check_noise, literature, size_facts
 from sordino.elsewhere import where_rows_lie
-from sordino.errors import FitWarning, UnsupportedError, levels_to_the_caller
+from sordino.errors import UnsupportedError
 from sordino.estimators.linear_base import Coefficients, MarginClassifier, loss_of
 from sordino.estimators.statistics import moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
@@ -73,11 +72,9 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         task = self._task((rows.population, X.shape[1]), ask, public, is_sparse(X), groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
         if np.abs(self.coef_).max() < 1e-12:  # released numbers, which followed no gradient
-            warnings.warn(
-                f"{type(self).__name__}: all released coefficients are zero, so the model is a constant. Where "
-                "columns tell something, use more records or budget, or a model with declared bounds.",
-                FitWarning,
-                stacklevel=levels_to_the_caller(),
+            self._warn(
+                "all released coefficients are zero, so the model is a constant. Where columns tell something, "
+                "use more records or budget, or a model with declared bounds."
             )
         return self
 

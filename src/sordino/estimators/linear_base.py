@@ -209,7 +209,7 @@ class Coefficients(Tabular, PrivateEstimator):
     def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
         """Return the attributes that the last iterate stands for; say what released numbers tell."""
         found = LinearFit.of(last, problem)
-        self._warn_if_bitten(found)
+        self._warn_if_bitten(last)
         self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
         return self._attributes(found)
 
@@ -360,6 +360,12 @@ class LinearModel(LinearParameters, Coefficients):
         found |= {"coef_noise_": noise, "data_norm_": declared_bound(self, "data_norm")}
         if hasattr(self, "encoder_"):
             found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around)
+        if spread := 2.0 * getattr(last, "mean_noise", 0.0) * self._target_unit():
+            self._warn(
+                "nothing that columns tell stands out of noise, so the model is the mean of the targets, "
+                f"known to +-{spread:.2g} (two deviations of its noise). Expect no better than a constant; "
+                "use more records, more epsilon or tighter bounds of the targets."
+            )
         return found
 
     def _problem(self, shape: tuple[int, int], ask: Ask, grouped: bool) -> Problem:

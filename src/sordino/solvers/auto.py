@@ -582,11 +582,11 @@ class Auto:
         """Return the model that predicts the mean of the targets, or the shares of the classes."""
         w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
         if not isinstance(problem.loss, LabelModel):
-            margin = constant_margin(curator, problem, "offset" if is_few(problem) else names[-1])
+            margin, own = constant_margin(curator, problem, "offset" if is_few(problem) else names[-1])
         else:
-            margin = constant_odds(curator, problem, names, targets)
+            margin, own = constant_odds(curator, problem, names, targets), 0.0
         w[..., -1] = margin / problem.intercept
-        return NoisyCoefficients(w, np.zeros((*problem.shape[:-1], problem.features)))
+        return NoisyCoefficients(w, np.zeros((*problem.shape[:-1], problem.features)), mean_noise=own)
 
     def _narrow(
         self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, legs: list[Leg], name: str

@@ -44,13 +44,15 @@ class NoisyCoefficients:
     """A result with the public standard deviation of the noise in each of its numbers.
 
     ``bitten`` says that released numbers show a clip that bites, and that not all of it was put back;
-    ``around`` is what the run has released of the loss around the result.
+    ``around`` is what the run has released of the loss around the result; ``mean_noise`` is that of the mean
+    of the targets, where it is all that the model is.
     """
 
     value: Any
     noise: Any
     bitten: bool = False
     around: Any = None
+    mean_noise: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,6 @@ class LinearFit:
     coef: Floats
     intercept: Floats
     noise: Floats | None = None
-    bitten: bool = False
 
     @classmethod
     def of(cls, last: Any, problem: Problem) -> LinearFit:
@@ -76,7 +77,7 @@ class LinearFit:
         w = found.value.to_dense() if isinstance(found.value, SparseVector) else np.asarray(found.value)
         intercept = w[..., -1] * problem.intercept if problem.intercept else np.zeros(w.shape[:-1])
         coef = np.ascontiguousarray(w[..., : problem.features])
-        return cls(coef, np.array(intercept), found.noise, found.bitten)
+        return cls(coef, np.array(intercept), found.noise)
 
 
 @dataclass(frozen=True)

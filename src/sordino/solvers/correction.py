@@ -503,31 +503,27 @@ def locate(curator: Curator, problem: Problem) -> TargetUnit:
         return class_odds(curator, problem)
     found = target_center(curator, problem)
     if found is None and "center" in curator.plan.releases:
-        found = mean_target(curator, problem, "offset", 1), 0.0
+        found = mean_target(curator, problem, "offset", 1)[0], 0.0
     return target_unit(curator, problem, *(found or ()))
 
 
-def constant_margin(curator: Curator, problem: Problem, name: str) -> float:
-    """Return the margin of the constant model: the mean of the targets, and its logarithm for counts.
+def constant_margin(curator: Curator, problem: Problem, name: str) -> tuple[float, float]:
+    """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
     A mean of counts is what is expected of it, by its noise, where none is below zero: rates near zero would
     cost far more.
     """
-    release = curator.plan.releases[name]
-    mean = mean_target(curator, problem, name, release.times)
+    mean, noise = mean_target(curator, problem, name, curator.plan.releases[name].times)
     if problem.loss.targets != "counts":
-        return mean
-    clip: float = release.query.clip  # type: ignore[attr-defined]
-    unit = max(problem.target_bound, 1.0) / clip
-    noise = noise_std(curator, name) * unit / (problem.population * math.sqrt(release.times))
-    noise = max(noise, _LEAST * problem.target_bound)
-    far = max(mean / noise, -_FARTHEST)
+        return mean, noise
+    least = max(noise, _LEAST * problem.target_bound)
+    far = max(mean / least, -_FARTHEST)
     above = far + math.exp(-0.5 * far * far - log_ndtr(far)) / math.sqrt(2.0 * math.pi)
-    return math.log(min(noise * above, problem.target_bound))
+    return math.log(min(least * above, problem.target_bound)), noise
 
 
-def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> float:
-    """Return the mean of the targets at their declared bound, by so many questions about gradients.
+def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tuple[float, float]:
+    """Return the mean of the targets at their declared bound, by so many questions; and its noise.
 
     Where not even the size of the targets can be seen, the model is the constant: the gradients of rows that
     hold nothing are the residuals, and the mean of all answers of a descent has the noise of a large share.
@@ -541,7 +537,8 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     params = (np.zeros(2), flat, np.array([False, True]), unit)
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
     mean = predicted - float(np.mean(answers)) * unit / problem.population
-    return min(max(mean, -problem.target_bound), problem.target_bound)
+    noise = noise_std(curator, name) * unit / (problem.population * math.sqrt(asks))
+    return min(max(mean, -problem.target_bound), problem.target_bound), noise
 
 
 def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
@@ -585,7 +582,7 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float]:
     The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
     least: beyond what noise alone could cause, as a logarithm.
     """
-    mean = mean_target(whole.curator, whole.problem, "offset", 1) / whole.targets.size
+    mean = mean_target(whole.curator, whole.problem, "offset", 1)[0] / whole.targets.size
     off, error = _mean_residual(whole, w)
     out, noise = w.copy(), max(math.sqrt(error), NOTHING)
     mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least
