@@ -73,7 +73,7 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         self.n_iter_ = self._run(task, rows, ask)
         if np.abs(self.coef_).max() < 1e-12:  # released numbers, which followed no gradient
             self._warn(
-                "all released coefficients are zero, so the model is a constant. Where columns tell something, "
+                "all released coefficients are zero, so the model is a constant. Where columns tell more, "
                 "use more records or budget, or a model with declared bounds."
             )
         return self

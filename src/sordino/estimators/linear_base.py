@@ -68,13 +68,10 @@ from sordino.values import among, check_flag, check_mapping, check_not_negative,
 # -------------------------------- What classifiers with one margin per class (or one for two classes) share
 
 
-def _takes(estimator: Any, name: str) -> bool:
-    return all(hasattr(estimator, option) for option in loss_options(LOSSES[name.replace("_", "-")]).values())
-
-
 def loss_of(estimator: Any, *targets: Targets) -> Loss:
     """Return the loss that an estimator names, one of such targets, with the options that it sets."""
-    known = (name for name in names_of_losses(*targets) if _takes(estimator, name))
+    options = {name: loss_options(LOSSES[name.replace("_", "-")]) for name in names_of_losses(*targets)}
+    known = (name for name, own in options.items() if all(hasattr(estimator, o) for o in own.values()))
     among("loss", estimator.loss, tuple(known))
     loss = LOSSES[estimator.loss.replace("_", "-")]
     remedy = "Pass a public number, in the units of y."

@@ -310,7 +310,8 @@ class Scorer:
 
         The scores of an owner's records are clipped before their mean, so that each has its share.
         """
-        scores = self.row.shares(judge(model, X, y, self.row.asks, _predict), self.limits)
+        judged = judge(model, X, y, self.row.asks, lambda model, method, X, n: getattr(model, method)(X))
+        scores = self.row.shares(judged, self.limits)
         if owners is None:
             return scores
         return mean_of_owners(np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)[:, None], owners)[:, 0]
@@ -318,10 +319,6 @@ class Scorer:
     def natural(self, score: float) -> float:
         """Return a mean score in the units of its name."""
         return self.sign * self.row.natural(score, self.limits) if self.sign else score
-
-
-def _predict(model: Any, method: str, X: Any, n: int) -> Any:
-    return getattr(model, method)(X)
 
 
 def rows_of(X: Any, rows: Any) -> Any:

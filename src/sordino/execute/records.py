@@ -100,22 +100,21 @@ class LocalRecords:
         return len(self.targets)
 
     def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w``, one column per output for a matrix ``w``.
-
-        The last products of one output stay known: a point that is a multiple of theirs needs no pass.
-        """
+        """Return ``x_i . w``, one column per output for a matrix ``w``; the last ones stay known."""
         w = as_point(w)
-        slopes = w[..., : self.features]
-        if w.ndim > 1:
-            out = self._products(slopes) * self.scale[:, None]
-        else:
-            point, products = self.__dict__.get("_margins", (np.empty(0), np.empty(0)))
-            factor = _multiple(slopes, point)
-            if factor is None:
-                products, factor = self._products(slopes) * self.scale, 1.0
-                object.__setattr__(self, "_margins", (slopes.copy(), products))
-            out = factor * products
-        return out + self.intercept * w[..., -1] if self.intercept else out
+        known = self.__dict__.get("_margins")
+        if known is None or not np.array_equal(known[0], w):
+            scale = self.scale if w.ndim == 1 else self.scale[:, None]
+            out = self._products(w[..., : self.features]) * scale
+            if self.intercept:
+                out = out + self.intercept * w[..., -1]
+            if w.ndim > 1:
+                return out
+            if isinstance(out, np.ndarray):  # whoever asks again gets the same array
+                out.setflags(write=False)
+            known = (w.copy(), out)
+            object.__setattr__(self, "_margins", known)
+        return known[1]
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
         """Return ``sum_i clip_C(r_i x_i)``, one output, in one pass over the rows."""
@@ -286,16 +285,6 @@ class LocalRecords:
             "weights": None if self.weights is None else self.weights[rows],
             "positions": positions,
         }
-
-
-def _multiple(point: Floats, other: Floats) -> float | None:
-    """Return the factor between two points; None where their entries differ by more than its rounding."""
-    at = int(np.argmax(np.abs(other))) if other.size else 0
-    if not other.size or not other[at]:
-        return None
-    factor = float(point[at] / other[at])
-    near = np.abs(point - factor * other) <= 2.0**-50 * np.abs(point)
-    return factor if near.all() else None
 
 
 def places_of(some: Ints, columns: Ints) -> Ints | None:

@@ -139,6 +139,13 @@ class OnePass(Protocol):
         """Return ``sum_i clip_C(r_i x_i)``, one output."""
 
 
+class StoredRows(Protocol):
+    """Rows as they are stored, and the factors that clip them: for passes that make no copy."""
+
+    @property
+    def stored(self) -> tuple[Any, Floats]: ...
+
+
 class PartedRows(Records, Protocol):
     """The rows themselves, block by block; a row may stand for a part of its unit.
 

@@ -17,7 +17,15 @@ from scipy import sparse
 from sordino.kernel import ClippedSum, Relation
 from sordino.kernel.arrays import Floats, Ints, compile_with_cache
 from sordino.kernel.clip import row_norms, scale_down
-from sordino.kernel.query import AffineViews, DenseRows, OneCount, PartedArrays, PartedRows, ValueColumns
+from sordino.kernel.query import (
+    AffineViews,
+    DenseRows,
+    OneCount,
+    PartedArrays,
+    PartedRows,
+    StoredRows,
+    ValueColumns,
+)
 from sordino.problems.affine import Affine
 from sordino.problems.losses import Loss
 from sordino.problems.robust import (
@@ -104,6 +112,7 @@ class ColumnScales(OneCount):
     """
 
     needs: ClassVar[tuple[type, ...]] = (PartedRows,)
+    shortcuts: ClassVar[tuple[type, ...]] = (StoredRows,)
 
     columns: int
     sides: bool = False
@@ -135,7 +144,7 @@ class ColumnUnits(ColumnScales):
     """The same counts of rows that are also seen through maps; rows on a device are counted by column."""
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
-    shortcuts: ClassVar[tuple[type, ...]] = (PartedRows,)
+    shortcuts: ClassVar[tuple[type, ...]] = (PartedRows, StoredRows)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         if hasattr(records, "scaled_rows"):

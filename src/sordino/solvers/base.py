@@ -318,7 +318,7 @@ def check_asked(
     if options.n_nonzero_coefs is not None and not able.sparse:
         raise UnsupportedError(
             f"Expected n_nonzero_coefs=None, got {options.n_nonzero_coefs}: solver {name!r} fits dense "
-            f"models. Use one of {_with(rows, 'sparse')}."
+            f"models. Use one of {sorted(name for name, entry in rows.items() if entry.capabilities.sparse)}."
         )
     for option, unset in _OPEN.items():
         value = getattr(options, option)
@@ -336,7 +336,3 @@ def check_asked(
         raise InvalidInputError(
             f"Expected {word}_options among: {known}; got {unknown} with {word} {name!r}.{other}"
         )
-
-
-def _with(rows: Mapping[str, Entry], what: str) -> list[str]:
-    return sorted(name for name, entry in rows.items() if getattr(entry.capabilities, what))
