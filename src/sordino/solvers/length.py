@@ -286,7 +286,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     if model.affine.intercept:
         moved = found.point[1] if asked.two else asked.rest + found.point[0] * (offset - asked.rest)
         w[..., -1] = moved / model.affine.intercept
-    bend = found.curvature[1, 1] if asked.two and asked.own.narrow == 1.0 else mean_bend(problem)
+    widened = problem.loss.targets == "numbers" and asked.own.narrow != 1.0  # than in the descent
+    bend = found.curvature[1, 1] if asked.two and not widened else mean_bend(problem)
     return Lengthened(w, float(found.point[0]), found.noise, min(max(float(bend), 0.0), 1.0))
 
 
