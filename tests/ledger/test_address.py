@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from sordino.errors import LedgerError
 from sordino.ledger import Ledger
 from sordino.ledger.address import Address, hide, public_part
-from sordino.ledger.ledger import _reopen
 from sordino.ledger.postgres import PostgresStore
 
 URL = "postgresql://ada:s3cret@host:5432/budgets?sslmode=require"
@@ -92,8 +91,8 @@ def test_no_text_of_a_ledger_holds_the_password(password, monkeypatch):
     monkeypatch.setattr(PostgresStore, "_prepare", lambda store, create, migrate: None)
     ledger = Ledger.open(url)
     kind, arguments = ledger.__reduce__()
-    assert kind is _reopen
-    words = [repr(ledger), pickle.dumps(arguments).decode("latin-1"), repr(arguments)]
+    assert kind.func == Ledger.open
+    words = [repr(ledger), pickle.dumps((kind, arguments)).decode("latin-1"), repr((kind, arguments))]
     with pytest.raises(LedgerError) as caught:
         ledger.datasets()
     words += [str(caught.value), repr(caught.value.__cause__)]
