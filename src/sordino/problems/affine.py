@@ -423,7 +423,7 @@ class GradientShells(ClippedSum):
     r"""``sum_i clip_c(r_i z_i)``, and its rest in shells of ``2^-(s + 1) <= |r_i| ||z_i|| < 2^-s``.
 
     ``params = (w, affine, unit, cut)``: residuals are in units of the largest possible one, ``c = 2^-cut``.
-    Together the answers are the whole gradient, of which nothing is clipped. The noise of each is in
+    Together the answers are the whole gradient, of which nothing below 1 is clipped. The noise of each is in
     proportion to its own size, and a shell in which nothing but noise is seen can be left out. The clipped
     gradient comes last.
 
