@@ -12,7 +12,7 @@ from scipy.special import lambertw
 
 from sordino.accounting.conversions import check_delta, check_epsilon
 from sordino.errors import InvalidInputError
-from sordino.kernel import FixedSize, Full, Norm, PaperNoise, Plan, Poisson, Printed, Relation, Sampling
+from sordino.kernel import FixedSize, Norm, PaperNoise, Plan, Poisson, Printed, Relation, Sampling
 from sordino.kernel.mechanism import Additive
 
 # ----------------------------------------- The base of printed mechanisms for which no epsilon is certified
@@ -263,14 +263,3 @@ def srm_noise(plan: Plan, budget: Claimed) -> PaperNoise:
         for name, size in sizes.items()
     }
     return paper_noise(plan.relation, "DP-SRM, section 4.5", **noises)
-
-
-def federated_noise(plan: Plan, budget: Claimed) -> PaperNoise:
-    """Return the noise of one client: DP-FedSGD-HT (theorem 4.1), or DP-FedGD-HT where batches are full."""
-    (release,), n = plan.releases.values(), plan.population
-    if isinstance(release.sampling, Full):
-        noise = ight(budget.epsilon, budget.delta, steps=release.times)
-        return paper_noise(plan.relation, "DP-FedGD-HT, the noise of DP-IGHT", gradient=noise)
-    size = batch_size(release.sampling, n)
-    noise = sgd_ht(budget.epsilon, budget.delta, population=n, batch_size=size, steps=release.times)
-    return paper_noise(plan.relation, "DP-FedSGD-HT, the noise of DP-SGD-HT", gradient=noise)
