@@ -129,7 +129,9 @@ def curves(values, trivial=None, **cells) -> dict[str, Verdict]:
 def test_an_order_of_curves_is_counted_once():
     found = curves((0.1, 0.2, 0.3))
     assert list(found) == ["set/1"]
-    assert found["set/1"] == Verdict(REPRODUCED, "the order of the curves, a 0.1, b 0.2, c 0.3")
+    assert found["set/1"] == Verdict(
+        REPRODUCED, "the order of the curves as far as they are apart, a 0.1, b 0.2, c 0.3"
+    )
     assert count_kinds(found)[REPRODUCED] == 1
     assert curves((0.3, 0.2, 0.1))["set/1"].kind == MISSED
     assert curves((0.2001, 0.2))["set/1"] == Verdict(MISSED, "no order to see: b 0.2, a 0.2")
@@ -159,6 +161,27 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
     assert verdict(drawn, one, list(zip((one, other), claimed))).kind == MISSED
     swapped = [{**c, "paper": p} for c, p in zip(cells, reversed(printed))]
     assert verdict(drawn, one, list(zip((one, other), swapped))).kind == NOT_REPRODUCIBLE
+
+
+def test_printed_noise_of_one_group_of_curves_says_nothing_of_their_order():
+    rows = [row(None, name) for name in "abc"]
+    drawn, paper = table(order=(("a",), ("b", "c"))), Cell((0.1,), {"add-remove": 9.0})
+    cells = [
+        {"paper": "not run" if one.method == "a" else paper, "sound": Cell((v,)), "default": "", "plain": ""}
+        for one, v in zip(rows, (0.4, 0.2, 0.2))
+    ]
+    assert verdict(drawn, rows[0], list(zip(rows, cells))) == Verdict(
+        MISSED, "here the order is b 0.2, c 0.2, a 0.4"
+    )
+    cells[0]["paper"] = paper
+    assert verdict(drawn, rows[0], list(zip(rows, cells))).kind == NOT_REPRODUCIBLE
+
+
+def test_a_number_whose_order_of_magnitude_is_printed_is_judged_by_that():
+    magnitude = table(share=2.162)
+    assert judged(magnitude, row(1e-3), sound=Cell((0.0031,))).kind == REPRODUCED
+    assert judged(magnitude, row(1e-3), sound=Cell((0.0033,))).kind == MISSED
+    assert judged(table(), row(1e-3), sound=Cell((0.0031,))).kind == MISSED
 
 
 def test_a_cell_that_is_not_finite_is_never_the_best():

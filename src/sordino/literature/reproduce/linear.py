@@ -58,7 +58,7 @@ class Method:
 
     ``steps`` are step sizes in units of one over the curvature. ``variants`` are other settings of the same
     solver, by default none at all: what somebody gets who only names it. The best of all is taken *with
-    hindsight*, as the papers do. ``tries`` are options to try beside the printed ones, in paper mode too.
+    hindsight*. ``tries`` are options to try beside the printed ones, in paper mode too.
     ``paper`` holds what the printed noise needs besides, or the reason why none
     is printed. ``public_rows``: the solver is given the public rows of the task. ``share``: a batch is one of
     so many parts of the records.

@@ -95,6 +95,7 @@ class Table:
     settings : what was chosen here because the paper does not print it.
     tolerance : how far ours may be from a published number, if that is more than a tenth of the spread of the
         numbers printed beside it.
+    share : the same as a share of the number, for one of which only the order of magnitude is printed.
     order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown.
     trivial : by group, what a model that predicts nothing reaches; an order among such models is none.
     two_sided : whether a number on the good side is as wrong as one on the other (slopes of proven rates).
@@ -112,6 +113,7 @@ class Table:
     needs: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     tolerance: float = 0.0
+    share: float = 0.0
     trivial: Mapping[str, float] = field(default_factory=dict)
     two_sided: bool = False
 
@@ -286,7 +288,8 @@ def _standing(table: Table, row: Row, cells: Cells, cell: Cell) -> str | None:
     order, found = ("behind", "reached", "beaten"), []
     for ours, printed, _ in _units(table, row, cells):
         gain = table.gain(cell.mean / ours, row.published / printed)
-        room = max(0.1 * table.spread(row) / printed, table.tolerance)
+        least = max(0.1 * table.spread(row), table.share * abs(row.published))
+        room = max(least / printed, table.tolerance)
         if table.two_sided:
             found.append(1 if abs(gain) <= room else 0)
         else:
@@ -338,7 +341,7 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
         words = f"no curve is better than a model that predicts nothing ({nothing:.3g}): {here}"
         return Verdict(MISSED, "; ".join([words, *_behind(table, beside, found)]))
     if shown := _shows_order(table, row, found):
-        return Verdict(REPRODUCED, f"the order of the curves, {here}")
+        return Verdict(REPRODUCED, f"the order of the curves as far as they are apart, {here}")
     words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
     reasons = list(_behind(table, beside, found))
     shown = any("does not show it" in reason or "which certifies" in reason for reason in reasons)
@@ -349,7 +352,7 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
 def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[str]:
     """Yield what the printed noise shows, and our default where it beats all methods."""
     printed, row = _methods(beside, "paper"), beside[0][0]
-    if len(printed) > 1:
+    if sum(bool(printed.keys() & group) for group in table.order) > 1:  # of one group alone there is no order
         worst = max((v for cell in printed.values() for v in cell.certified.values()), default=0.0)
         most = "nothing for some of them" if math.isinf(worst) else f"up to {short(worst)}"
         beyond = f", which certifies {most}," if worst > row.epsilon else ""
