@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from sordino import PCA
+from sordino.kernel import Relation
+from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca.spectrum import Principal, combine
 from sordino.testing import seeded_noise_not_private
 
@@ -85,10 +87,38 @@ def test_stated_deviations_hold_on_axes_that_few_rows_carry_and_far_from_zero(dr
     assert np.sqrt(np.mean(np.square(misses))) < 1.5
 
 
+def problem_of(features, components):
+    return PcaProblem(1000, features, components, Relation.ADD_REMOVE, 1.0, 1e-5)
+
+
+@pytest.mark.parametrize(("whole", "first"), [([1.0, 0.9, 5.0], [2, 0]), ([1.0, 1.02, 0.99], [0, 1])])
+def test_axes_change_places_where_whole_rows_say_so_and_not_by_noise(whole, first):
+    clipped, none, total = np.array([1.0, 0.9, 0.8]), np.zeros(3), sum(whole)
+    found = Principal(np.eye(3), clipped, clipped, 0.01, np.full(3, 0.05), 0.02, total, none, stated=none)
+    both = combine(found, np.array(whole), np.full(3, 0.05), problem_of(3, 2))
+    assert both.axes.argmax(axis=1).tolist() == first
+    assert both.variances[0] == pytest.approx(whole[first[0]], abs=0.06)
+    assert both.noisy.shape == both.doubt.shape == both.stated.shape == (2,)
+
+
+@pytest.mark.statistical
+def test_the_first_axis_is_the_one_that_few_long_rows_make():
+    rng, shares = np.random.default_rng(3), []
+    for seed in range(3):
+        rows = rng.normal(size=(2000, 8)) * np.r_[1.0, np.full(7, 0.5)]
+        far = rng.random(2000) < 0.02
+        rows[far, 1] = 20.0 * rng.choice([-1.0, 1.0], far.sum())
+        with seeded_noise_not_private(seed):
+            axis = PCA(1, epsilon=8.0, data_norm=25.0).fit(rows).components_[0]
+        covariance = np.cov(rows.T)
+        shares.append(axis @ covariance @ axis / np.linalg.eigvalsh(covariance)[-1])
+    assert np.mean(shares) > 0.8  # .4 by the order that clipped rows give
+
+
 def test_an_axis_without_variance_that_noise_puts_below_zero_leaves_the_others_finite():
     two, none = np.array([3.0, 0.0]), np.zeros(2)
     found = Principal(np.eye(2), two, two, 0.001, np.full(2, 0.001), 0.003, 3.0, none, stated=none)
-    both = combine(found, np.array([3.0, -0.1]), np.full(2, 0.01), 2)
+    both = combine(found, np.array([3.0, -0.1]), np.full(2, 0.01), problem_of(2, 2))
     np.testing.assert_allclose(both.variances, two, atol=0.02)  # nan before
     assert np.isfinite([both.doubt, both.stated]).all()
 

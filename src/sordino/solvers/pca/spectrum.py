@@ -402,6 +402,18 @@ def automatic(features: int, sparse: bool = False, noisy: bool = True) -> str:
 AGREE, APART = 2.5, 4.0
 # Noise of more than this part of the total variance leaves nothing to combine.
 LOUD = 0.3
+# How many deviations an axis is away from where its place puts it before it gets another place: of two axes
+# that vary alike, one in 400 pairs is.
+AHEAD = 2.0
+
+
+def widened(problem: PcaProblem) -> PcaProblem:
+    """Return the problem of more axes than are wanted: the last question tells which of them are first.
+
+    All axes together cost what one does. Clipped rows put an axis that few long rows make behind others.
+    """
+    wide = min(2 * problem.components + 8, problem.features)
+    return replace(problem, components=wide) if "spectrum" in spectrum_release(problem) else problem
 
 
 def measure(
@@ -412,7 +424,8 @@ def measure(
     The axes come from rows clipped at their spread, and clipping takes more from some axes than from others,
     by an amount that no number of records makes smaller. ``mean_i (v_j . x_i)^2 - (v_j . m)^2`` of whole rows
     is free of that, and its noise is independent of the axes. Both are combined by their deviations; where
-    they contradict each other the plain one counts. A plan without the question leaves all as it is.
+    they contradict each other the plain one counts, and axes change places. Those that were asked for are
+    returned. A plan without the question leaves all as it is.
 
     **Privacy.** One Gaussian release; a row adds at most ``R^2`` to all variances together.
     """
@@ -424,11 +437,11 @@ def measure(
     if problem.center:
         mean, noise = found.axes @ place.whole[0], place.whole[1]
         plain, std = plain - mean**2 + noise**2, np.sqrt(std**2 + (2.0 * mean * noise) ** 2 + 2.0 * noise**4)
-    return combine(found, plain, std, problem.features)
+    return combine(found, plain, std, problem)
 
 
-def combine(found: Principal, plain: Floats, std: Floats, features: int) -> Principal:
-    """Return the axes with their variances and those of whole rows, of this deviation, as one."""
+def combine(found: Principal, plain: Floats, std: Floats, problem: PcaProblem) -> Principal:
+    """Return the first axes with their variances and those of whole rows, of this deviation, as one."""
     distance = np.abs(plain - found.variances)
     loud = std > LOUD * found.total  # it tells nothing of such values
     apart = distance / np.maximum(np.hypot(found.doubt, std), 1e-300)
@@ -440,13 +453,17 @@ def combine(found: Principal, plain: Floats, std: Floats, features: int) -> Prin
     share = np.divide(np.square(doubt), np.square(both), out=np.ones_like(both), where=both > 0)
     weight = np.where(loud, 0.0, np.maximum(share, np.clip((apart - AGREE) / (APART - AGREE), 0.0, 1.0)))
     values = np.maximum(found.variances + weight * (plain - found.variances), 0.0)
-    values = np.asarray(optimize.isotonic_regression(values, increasing=False).x)
     doubt = np.maximum(doubt, np.where((apart > 1.0) & ~loud, distance, 0.0))
     doubt = np.hypot((1.0 - weight) * doubt, weight * std)
     # The clipped answer is off by what it may hide, or by its distance from the plain one and by its noise.
     stated = np.hypot((1.0 - weight) * found.stated, weight * std)
     stated = np.minimum(stated, np.hypot((1.0 - weight) * distance, std))
+    even = np.asarray(optimize.isotonic_regression(values, increasing=False).x)
+    clear = np.sign(values - even) * np.maximum(np.abs(values - even) - AHEAD * doubt, 0.0)
+    order = np.argsort(-(even + clear), kind="stable")[: problem.components]
+    values = np.asarray(optimize.isotonic_regression(values[order], increasing=False).x)
     most_total = found.total + 2.0 * float(std[0])  # as noisy as they are
     total = max(found.total, min(float(values.sum()), most_total))
-    values = fill(values, total, features)
-    return replace(found, variances=values, doubt=doubt, total=total, stated=stated)
+    own = {"axes": found.axes[order], "doubt": doubt[order], "stated": stated[order]}
+    values, noisy = fill(values, total, problem.features), found.noisy[: order.size]
+    return replace(found, variances=values, noisy=noisy, total=total, **own)
