@@ -596,7 +596,7 @@ class MetricRow:
     pairs: bool = False
     constant: Callable[[int], float] | None = None
     beside: Callable[[Any, ScoreLimits], Beside] | None = None
-    middle: Callable[[Floats], Any] = field(default_factory=lambda: np.mean)  # keeps NumPy's own page out of ours
+    middle: Callable[[Floats], Any] = field(default_factory=lambda: np.mean)
 
     @property
     def numbers(self) -> bool:
