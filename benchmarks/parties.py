@@ -61,19 +61,20 @@ def member(folder, ports, index, mode, size, releases, results):
     reaches = share.reaches(lattice, (1000,) * count, size)
     for _ in range(releases):
         values, draw = share.draw(np.full(size, 2**30), lattice, index, noise)
-        offline = timed(engine, engine.prepare, draw) if mode is Mode.INSIDE else (0.0, 0.0, 0)
+        offline = timed(engine, engine.prepare, draw) if mode is Mode.INSIDE else (0.0, 0.0, 0, 0)
         figures.append((offline, timed(engine, engine.sum, values, replace(draw, reaches=reaches))))
     engine.exchange(b"done", "Ending")
     results.put(figures)
     engine.close()
 
 
-def timed(engine, work, *given) -> tuple[float, float, int]:
-    """Return wall and processor seconds and bytes of a piece of work that all begin together."""
+def timed(engine, work, *given) -> tuple[float, float, int, int]:
+    """Return wall and processor seconds, bytes and rounds of a piece of work that all begin together."""
     engine.exchange(b"start", "Starting")
-    wall, processor, sent = time.perf_counter(), time.process_time(), engine.bytes_sent
+    before = time.perf_counter(), time.process_time(), engine.bytes_sent, engine.turn
     work(*given)
-    return time.perf_counter() - wall, time.process_time() - processor, engine.bytes_sent - sent
+    after = time.perf_counter(), time.process_time(), engine.bytes_sent, engine.turn
+    return tuple(b - a for a, b in zip(before, after))
 
 
 def wire(large: bool = False) -> None:
@@ -90,14 +91,14 @@ def wire(large: bool = False) -> None:
 
 def many() -> None:
     """Print the cost of a release between 3 to 15 members, a minority of whom may collude."""
-    report([(None, count, Mode.INSIDE, 104, 2) for count in (3, 5, 9, 15)])
+    report([(None, count, Mode.INSIDE, 104, 4) for count in (3, 5, 7, 9, 15)])
 
 
 def report(cases) -> None:
-    """Print a line for each case: the slowest member's wall times, mean processor times, all bytes."""
+    """Print a line for each case: the slowest member's wall times, mean processor times, rounds, bytes."""
     fork = multiprocessing.get_context("fork")
     print(
-        "members  mode               d      wall s off, online   CPU s a member off, online         MB   bar"
+        "members  mode               d      wall s off, online   CPU s a member off, online  rounds   MB  bar"
     )
     for folder, count, mode, size, releases in cases:
         results, ports = fork.Queue(), free_ports(count)
@@ -111,10 +112,9 @@ def report(cases) -> None:
         wall, cpu = figures[..., 0].max(axis=0).min(axis=0), figures[..., 1].mean(axis=0).min(axis=0)
         size_mb = figures[..., 2].sum(axis=(0, 2)).mean() / 1e6
         times = "".join(f"{x:10.3f}" for x in (*wall, *cpu))
-        print(
-            f"{count:7d}  {mode.value:18} {size:6d}{times}   {size_mb:10.2f}   {BARS.get((size, mode), '')}",
-            flush=True,
-        )
+        rounds = "{:4.0f} {:2.0f}".format(*figures[0, 0, :, 3])
+        cost = f"{times}   {rounds}   {size_mb:10.2f}   {BARS.get((size, mode), '')}"
+        print(f"{count:7d}  {mode.value:18} {size:6d}{cost}", flush=True)
 
 
 def free_ports(count: int) -> list[int]:

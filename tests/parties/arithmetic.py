@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from sordino.errors import PartyError
 from sordino.execute.parties.engine import joint_noise, valid_total
 from sordino.execute.parties.field import Field
 
@@ -15,7 +16,7 @@ class Clear:
         self.field, self.parties = Field.of(bits), parties
         self.modulus = self.field.modulus
 
-    async def share(self, mine):
+    async def share(self, mine, coins=()):
         return [self.field.array(x) for x in (mine, *self.parties)]
 
     async def reduce(self, product):
@@ -26,6 +27,9 @@ class Clear:
 
     async def coin(self, mine):
         return mine
+
+    def blame(self, what, party):
+        return PartyError(f"party {party} {what}")
 
 
 class Exhaustive:
@@ -41,12 +45,14 @@ class Exhaustive:
         self.heard = {0: [], 1: [], 2: []}
 
     def _split(self, value, sender):
-        self.field.draw = lambda count, noise: next(self.coins[sender]) if self.fresh else 0 * value
-        shares = np.stack(self.field.split(value, 1, range(1, 4), None))
+        self.field.draw = lambda count, noise: (
+            next(self.coins[sender]) if self.fresh else 0 * value.reshape(-1)
+        )
+        shares = np.stack(self.field.split(value.reshape(-1), 1, range(1, 4), None))
         for receiver in range(3):
             if receiver != sender:
                 self.heard[receiver].append(shares[receiver])
-        return shares
+        return shares.reshape(3, *value.shape)
 
     async def share(self, mine):
         return [self._split(mine[i] % self.modulus, i) for i in range(3)]

@@ -99,51 +99,53 @@ def no_signs():
     NoiseShare.draw = lying
 
 
-def huge_value():
-    """Contribute 2^55 more than the records give, in one coordinate, and tell the truth about its bits."""
-    share = shamir.Shamir.share
+def _share_other(values=lambda mine, field: mine, bits=None):
+    """Share other values than one's own (and a mask behind them), or other bits."""
+    share, proof = shamir.Shamir.share, engine.with_proof
 
-    async def lying(self, mine):
-        if np.ndim(mine) == 1 and np.size(mine) > 1 and np.asarray(mine).dtype == np.int64:
-            mine = mine.copy()
-            mine[1] += 2**55
-        return await share(self, mine)
+    async def lying(self, mine, coins=()):
+        if len(coins) == 2:
+            mine = np.append(
+                values(np.asarray(mine[:-1], object), self.field) % self.field.modulus, mine[-1:]
+            )
+        return await share(self, mine, coins)
 
     shamir.Shamir.share = lying
+    if bits is not None:
+        engine.with_proof = lambda signs, secret, field: proof(bits(signs), secret, field)
+
+
+def _add_to_second(mine, field):
+    mine[1] += 2**55
+    return mine
+
+
+def huge_value():
+    """Contribute 2^55 more than the records give, in one coordinate, and tell the truth about its bits."""
+    _share_other(_add_to_second)
 
 
 def half_the_field():
     """Contribute (p + 1) / 2 twice: with coefficients 1 and -1 alone every combination would look small."""
-    share = shamir.Shamir.share
-
-    async def lying(self, mine):
-        if np.ndim(mine) == 1 and np.size(mine) > 1 and np.asarray(mine).dtype == np.int64:
-            mine = mine.astype(object)
-            mine[:2] += (self.field.modulus + 1) // 2
-        return await share(self, mine)
-
-    shamir.Shamir.share = lying
+    _share_other(lambda mine, field: np.append(mine[:2] + (field.modulus + 1) // 2, mine[2:]))
 
 
 def bits_that_are_none():
     """Contribute 2^55 more in one coordinate, and share "bits" that are none but add up to it."""
-    share, coefficients, column = shamir.Shamir.share, engine._coefficients, []
+    coefficients, column = engine._coefficients, []
 
     def seen(coin, size):
         rows = coefficients(coin, size)
         column[:] = [int(x) for x in rows[:, 1]]
         return rows
 
-    async def lying(self, mine):
-        if np.ndim(mine) == 1 and np.size(mine) > 1 and np.asarray(mine).dtype == np.int64:
-            mine = mine.copy()
-            mine[1] += 2**55
-        elif column and np.shape(mine)[1:] == (engine.PROJECTIONS,):
-            mine = np.asarray(mine, dtype=object)
-            mine[0] -= [2 * x * 2**55 for x in column]
-        return await share(self, mine)
+    def other(signs):
+        signs = np.asarray(signs, dtype=object)
+        signs[0] -= [2 * x * 2**55 for x in column]
+        return signs
 
-    shamir.Shamir.share, engine._coefficients = lying, seen
+    _share_other(_add_to_second, other)
+    engine._coefficients = seen
 
 
 def bent_products():
@@ -163,17 +165,18 @@ def late_coin():
 
 def two_faced():
     """Promise and show one coin to the first party and another one to the second."""
-    faces, coin, send = {}, shamir.Shamir.coin, links.Link.send
+    faces, seal, send = {}, shamir._seal, links.Link.send
 
-    async def prepared(self, mine):
-        seal = shamir._seal
-        faces.update({mine: bytes(32), seal(mine, 2): seal(bytes(32), 2)})
-        return await coin(self, mine)
+    def prepared(coin, index):
+        faces.update({coin: bytes(32), seal(coin, index): seal(bytes(32), index)} if index == 2 else {})
+        return seal(coin, index)
 
     def lying(self, label, payload):
-        send(self, label, faces.get(bytes(payload), payload) if self.peer_pid == 1 else payload)
+        for honest, other in faces.items() if self.peer_pid == 1 else ():
+            payload = payload.replace(honest, other)
+        send(self, label, payload)
 
-    shamir.Shamir.coin, links.Link.send = prepared, lying
+    shamir._seal, links.Link.send = prepared, lying
 
 
 def crooked_sharing():

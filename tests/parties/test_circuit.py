@@ -10,15 +10,25 @@ import pytest
 from tests.parties.arithmetic import Clear, Exhaustive, all_choices, noised_sum
 
 from sordino.errors import PartyError
+from sordino.execute.parties import law
 from sordino.execute.parties.engine import Draw, coarse_noise, joint_signs, one_hot
-from sordino.execute.parties.field import Field
-from sordino.execute.parties.law import SOUNDNESS, CoarseLaw, Wires, field_elements
+from sordino.execute.parties.field import Field, lagrange
+from sordino.execute.parties.law import (
+    COLUMNS,
+    SOUNDNESS,
+    CoarseLaw,
+    Wires,
+    field_elements,
+    open_proven,
+    plain_signs,
+    with_proof,
+)
 
 LAWS = [CoarseLaw(), CoarseLaw(variance=3, fine=2, digits=3, largest=9), CoarseLaw.against(3)]
 
 
 def _keyed(engine):
-    return asyncio.run(Wires.draw_key(engine, b"secret", b"coin"))
+    return asyncio.run(Wires.draw(engine, b"secret", b"coin", np.ones(1, int)))
 
 
 def _wire(wires, plain):
@@ -62,11 +72,13 @@ class Three(Clear):
 
     def __init__(self, values, signs, bent=None):
         super().__init__()
-        self.all, self.bent, self.products = {1: values, 2: signs}, bent, 0
+        self.values, self.signs, self.bent, self.products = values, signs, bent, 0
 
-    async def share(self, mine):
-        chosen = [mine] * 3 if np.size(mine) == 4 else self.all[np.ndim(mine)]
-        return [self.field.array(x) for x in chosen]
+    async def share(self, mine, coins=()):
+        if len(coins) > 1:  # values and a mask
+            return [np.append(self.field.array(x), mine[-1:]) for x in self.values]
+        proofs = [with_proof(x, b"%d" % i, self.field).reshape(-1) for i, x in enumerate(self.signs)]
+        return [np.concatenate([mine[:3], proof]) for proof in proofs]
 
     async def reduce(self, product):
         self.products += 1
@@ -94,7 +106,7 @@ SMALL = CoarseLaw(digits=2, largest=14)
 def test_a_member_that_shares_something_else_than_signs_is_refused(wrong, rows):
     values, signs = _shared(SMALL)
     signs[2][rows, 1:2] = wrong
-    with pytest.raises(PartyError, match="Sign check"):
+    with pytest.raises(PartyError, match="party 2 failed the sign check"):
         asyncio.run(noised_sum(Three(values, signs), values[0], _draw(SMALL, signs[0])))
 
 
@@ -102,19 +114,19 @@ def test_a_bent_product_anywhere_is_refused():
     values, signs = _shared(SMALL)
     honest = Three(values, signs)
     asyncio.run(noised_sum(honest, values[0], _draw(SMALL, signs[0])))
-    assert honest.products >= 9
+    assert honest.products >= 8
     for number in range(1, honest.products + 1):
         with pytest.raises(PartyError, match="check"):
             asyncio.run(noised_sum(Three(values, signs, number), values[0], _draw(SMALL, signs[0])))
 
 
-def _opened(secret=b"secret", shift=0, wrong=False):
+def _opened(secret=b"secret", shift=0, wrong=False, bent=None):
     """Return everything that is opened before the answer."""
     values, signs = _shared(SMALL)
     values[1] = values[1] + shift
     if wrong:
         signs[2][-1] = 0
-    engine, seen = Three(values, signs), []
+    engine, seen = Three(values, signs, bent), []
 
     async def reveal(secret):
         seen.append(secret.tolist())
@@ -127,15 +139,73 @@ def _opened(secret=b"secret", shift=0, wrong=False):
 
 
 def test_what_is_opened_for_the_proof_is_masked_by_what_nobody_knows():
-    (one, key), zeros, _ = _opened()
-    (other, other_key), _, _ = _opened(b"another")
-    assert zeros == [0, 0]
+    (key, one, *_), zeros, _ = _opened()
+    (other_key, other, *_), _, _ = _opened(b"another")
+    assert zeros == [0]
     assert one != other
     assert key != other_key
-    assert _opened(shift=1)[0][0] == one  # the noise is drawn before there are values
-    with_error, error = _opened(wrong=True), _opened(b"another", wrong=True)
-    assert with_error[1][1] != error[1][1]  # an error is opened times a number that nobody knows
-    assert len(with_error) == 2  # and then nothing more
+    assert _opened(shift=1)[0][1] == one  # the noise is drawn before there are values
+    assert len(_opened(wrong=True)) == 1  # and then nothing more
+    with_error, error = _opened(bent=2), _opened(b"another", bent=2)
+    assert with_error[1] != error[1]  # an error is opened times a number that nobody knows
+    assert len(with_error) == 2
+
+
+def _check(*proofs, bits=61):
+    """Return the values of polynomials that a check of these proofs opens, by party and row."""
+    clear, seen = Clear(bits), []
+    nothing = clear.field.array(np.zeros(0, int))
+
+    async def reveal(secret):
+        seen.append(secret)
+        return secret
+
+    clear.reveal = reveal
+    asyncio.run(open_proven(clear, list(proofs), b"seed", nothing, clear.field.array(0), nothing))
+    return seen[0][1 : -len(proofs)].reshape(len(proofs), -1)
+
+
+def test_the_mask_of_a_row_decides_what_is_opened_of_it_whatever_its_signs(monkeypatch):
+    """At the point of a coin each value of f is any number, whatever the signs: some mask leads to it."""
+    field = Field.of(61)
+    signs = 1 - 2 * np.random.default_rng(4).integers(0, 2, (2, COLUMNS))
+    proofs = [with_proof(one, b"secret", field) for one in signs]
+    assert all(np.array_equal(plain_signs(p, (COLUMNS,)), field.array(s)) for p, s in zip(proofs, signs))
+    first, second = _check(*proofs).ravel()
+    assert first != second
+    drawn = int(field_elements(b"seed" + b"point", 1, field)[0])
+    slope = lagrange(field.modulus, range(COLUMNS + 1), COLUMNS + 1 + drawn % (field.modulus - COLUMNS - 1))[
+        0
+    ]
+    mask = (int(proofs[0][0, 0]) + (int(second) - int(first)) * pow(slope, -1, field.modulus)) % field.modulus
+    elements = law.field_elements
+
+    def chosen(seed, count, numbers):
+        return numbers.array([mask]) if seed == b"chosen" + b"masks" else elements(seed, count, numbers)
+
+    monkeypatch.setattr(law, "field_elements", chosen)
+    assert _check(with_proof(signs[0], b"chosen", field)).ravel().tolist() == [second]
+
+
+@pytest.mark.parametrize("bits", [61, 89])
+@pytest.mark.parametrize("column", [0, 1, COLUMNS, COLUMNS + 1, 2 * COLUMNS + 1])
+def test_a_proof_with_another_number_at_any_place_is_refused(bits, column):
+    field = Field.of(bits)
+    proof = with_proof(np.ones(45, int), b"secret", field)
+    assert proof.shape == (3, 2 * COLUMNS + 2)
+    _check(proof, proof, bits=bits)
+    wrong = proof.copy()
+    wrong[1, column] = (int(wrong[1, column]) + 1) % field.modulus
+    with pytest.raises(PartyError, match="party 1 failed the sign check"):
+        _check(proof, wrong, bits=bits)
+
+
+def test_as_many_signs_as_fill_rows_are_shared_as_they_are():
+    field = Field.of(61)
+    assert np.array_equal(
+        with_proof(np.full(2 * COLUMNS, -1), b"s", field)[:, 1 : COLUMNS + 1],
+        field.array([[-1] * COLUMNS] * 2),
+    )
 
 
 @pytest.mark.parametrize("bits", [61, 89, 107, 127])
@@ -154,7 +224,7 @@ def test_the_expansion_of_a_coin_is_written_down():
     words = [int.from_bytes(stream[8 * i : 8 * i + 8], "little") for i in range(6)]
     expected = [((words[i] << 64) + words[3 + i]) % (2**61 - 1) for i in range(3)]
     assert field_elements(b"seed", 3, Field.of(61)).tolist() == expected
-    assert 2.0**-58 < SOUNDNESS <= 2.0**-57
+    assert 2.0**-56 < SOUNDNESS <= 2.0**-55
 
 
 def test_the_sum_holds_every_partys_values_and_the_noise_of_the_product_of_signs():

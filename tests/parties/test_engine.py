@@ -112,15 +112,15 @@ def refusals(*cheats):
 @pytest.mark.parametrize(
     ("cheat", "words"),
     [
-        (sabotage.no_signs, "Sign check"),
+        (sabotage.no_signs, "(p2) failed the sign check"),
         (sabotage.bent_products, "Product check"),
         (sabotage.late_coin, "Coin check: p2"),
-        (sabotage.two_faced, "was shown another coin"),
+        (sabotage.two_faced, "was promised another coin"),
         (sabotage.crooked_sharing, "do not fit together"),
         (sabotage.short_shares, "sent shares of a broken length"),
         (sabotage.huge_value, "(p2) contributed more than its records can"),
         (sabotage.half_the_field, "(p2) contributed more than its records can"),
-        (sabotage.bits_that_are_none, "Sign check"),
+        (sabotage.bits_that_are_none, "(p2) failed the sign check"),
     ],
 )
 def test_a_cheating_member_is_refused_before_anything_is_opened(cheat, words):

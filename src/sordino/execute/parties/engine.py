@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.execute.parties.field import Field
 from sordino.execute.parties.law import (
     DIGIT,
     SOUNDNESS,
@@ -20,8 +21,11 @@ from sordino.execute.parties.law import (
     Level,
     Shares,
     Wires,
+    field_elements,
     lattice_ripple,
-    share_sum,
+    open_proven,
+    plain_signs,
+    with_proof,
 )
 from sordino.kernel import Release
 from sordino.kernel.arrays import Floats, Ints
@@ -247,8 +251,8 @@ async def joint_noise(engine: Arithmetic, draw: Draw) -> Shares:
 
     It is handed out when everybody's signs and all products have passed :meth:`Wires.prove`.
     """
-    wires = await Wires.draw_key(engine, draw.secret, draw.coin)
-    signs = await wires.signs(await engine.share(draw.signs))
+    wires = await Wires.draw(engine, draw.secret, draw.coin, draw.signs)
+    signs = await wires.signs(draw.signs.shape)
     coarse = await coarse_noise(wires, await joint_signs(wires.times, signs), draw.law)
     await wires.prove(coarse[0])
     return np.asarray(coarse[0])
@@ -263,41 +267,42 @@ async def valid_total(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
 
     ``values`` are this party's integers with its fine noise. When all are shared, a coin gives
     :data:`PROJECTIONS` rows of coefficients -1, 0, 0, 1. Each party shares the bits of ``z + T`` for each
-    combination z of its values, as signs that :meth:`Wires.prove` holds to be signs, and the difference of
-    both is opened: zero, for an honest party, and therefore nothing.
+    combination z of its values, as signs with their proof, and a second coin chooses where the proofs are
+    looked at. The difference of both is opened: zero, for an honest party, and therefore nothing.
 
     **Soundness.** If some value v is further than 2 T from zero (in the field), then of ``a - v``, ``a``,
     ``a + v`` at most one is within ``[-T, T)``, whatever the others add up to: a row lets it pass with a
     probability of at most 1/2, all rows with ``2^-20``.
     """
-    shared = await engine.share(values)
-    f, total = engine.field, share_sum(shared, engine.field)
+    f, second = engine.field, draw.part(2**62)
+    own = np.append(f.array(values), field_elements(draw.secret + b"total", 1, f))
+    dealt = np.stack(await engine.share(own, (draw.coin, second.coin)))
+    total, mask = f.sum(dealt[:, :-1], axis=0), f.sum(dealt[:, -1], axis=0)
     if not draw.reaches:
         return total
     rows = _coefficients(await engine.coin(draw.coin), total.size)
-    up, down = (rows > 0).astype(np.uint8), (rows < 0).astype(np.uint8)
-    length = max(draw.reaches).bit_length()  # bits of a number below 2 T
-    signs = await engine.share(_bit_signs(rows, values, draw, length))
-    keyed = draw.part(2**62)
-    wires = await Wires.draw_key(engine, keyed.secret, keyed.coin)
-    await wires.signs(signs)
-    apart = []
-    for reach, own, bits in zip(draw.reaches, shared, signs):
-        z = f.subtract(*(f.apply(lambda x, part=part: _product(part, x), own) for part in (up, down)))
-        weights = [1 << bit if 1 << bit <= reach else 0 for bit in range(length)]
-        half = f.multiply(f.subtract(f.array(1), bits), f.array((f.modulus + 1) // 2))
-        sums = f.sum(f.multiply(half, f.array(weights)[:, None]), axis=0)
-        apart.append(f.subtract(f.subtract(sums, z), f.array(reach)))
-    found = await engine.reveal(np.stack(apart))
-    for party, differences in enumerate(found):
+    bits = _bit_signs(rows, values, draw, max(draw.reaches).bit_length())  # of numbers below 2 T
+    proven = await engine.share(with_proof(bits, second.secret, f))
+    seed = await engine.coin(second.coin)
+    apart = _apart(f, draw.reaches, dealt[:, :-1], [plain_signs(part, bits.shape) for part in proven], rows)
+    opened = await open_proven(engine, proven, seed, total, mask, apart)
+    for party, differences in enumerate(opened):
         if any(int(x) for x in differences):
             raise engine.blame("contributed more than its records can", party)
-    await wires.prove(total)
     return total
 
 
-def _product(part: Any, values: Shares) -> Shares:
-    return np.asarray(part.astype(values.dtype) @ values)
+def _apart(f: Field, reaches: Sequence[int], values: Any, signs: Sequence[Shares], rows: Ints) -> Shares:
+    """Return by how much each party's bits miss the combinations of its values."""
+    up, down = (rows > 0).astype(np.uint8), (rows < 0).astype(np.uint8)
+    apart = []
+    for reach, own, bits in zip(reaches, values, signs):
+        z = f.subtract(*(f.apply(lambda x, part=part: part.astype(x.dtype) @ x, own) for part in (up, down)))
+        weights = [1 << bit if 1 << bit <= reach else 0 for bit in range(len(bits))]
+        half = f.multiply(f.subtract(f.array(1), bits), f.array((f.modulus + 1) // 2))
+        sums = f.sum(f.multiply(half, f.array(weights)[:, None]), axis=0)
+        apart.append(f.subtract(f.subtract(sums, z), f.array(reach)))
+    return np.stack(apart)
 
 
 def _coefficients(coin: bytes, size: int) -> Ints:
@@ -315,10 +320,11 @@ def _bit_signs(rows: Ints, values: Any, draw: Draw, length: int) -> Ints:
 
 async def joint_signs(times: Any, signs: Sequence[Shares]) -> Shares:
     """Return the products of everybody's signs: fair and secret if one party's are."""
-    first, *others = signs
-    for other in others:
-        first = await times(first, other)
-    return first
+    while len(signs) > 1:  # in pairs, all at once
+        half = len(signs) // 2
+        found = await times(np.stack(signs[:half], axis=1), np.stack(signs[half : 2 * half], axis=1))
+        signs = [*found.swapaxes(0, 1), *signs[2 * half :]]
+    return signs[0]
 
 
 async def coarse_noise(wires: Wires, signs: Shares, law: CoarseLaw) -> Shares:

@@ -6,8 +6,8 @@ larger fields, which only very long sums need, use Python's integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import numba
@@ -112,13 +112,8 @@ class Field:
     def combine(self, points: dict[int, Residues], at: int = 0) -> Residues:
         """Return the value at ``at`` of the polynomials of least degree through these points."""
         rows = [np.reshape(values, -1) for values in points.values()]
-        found, weights = np.empty(rows[0].size, self.dtype), []
-        for point in points:
-            weight = 1
-            for other in points:
-                if other != point:
-                    weight = weight * (at - other) * pow(point - other, -1, self.modulus) % self.modulus
-            weights.append(self._row(weight, found.size))
+        found = np.empty(rows[0].size, self.dtype)
+        weights = [self._row(weight, found.size) for weight in lagrange(self.modulus, tuple(points), at)]
         for start in range(0, found.size, BLOCK):
             part = slice(start, start + BLOCK)
             total = np.zeros_like(found[part])
@@ -130,6 +125,19 @@ class Field:
     def _row(self, value: int, most: int) -> Residues:
         """Return one number as often as a block takes it: processors multiply words that lie side by side."""
         return np.full(min(BLOCK, most), self.array(value), self.dtype)
+
+
+@lru_cache(maxsize=1024)
+def lagrange(modulus: int, points: Sequence[int], at: int) -> list[int]:
+    """Return the factors with which values at points add up to the value at ``at``."""
+    weights = []
+    for point in points:
+        above = below = 1
+        for other in points:
+            if other != point:
+                above, below = above * (at - other) % modulus, below * (point - other) % modulus
+        weights.append(above * pow(below, -1, modulus) % modulus)
+    return weights
 
 
 class _Words(Field):

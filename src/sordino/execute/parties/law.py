@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ import mpmath
 import numpy as np
 
 from sordino.errors import PartyError
-from sordino.execute.parties.field import Field, Residues
+from sordino.execute.parties.field import Field, Residues, lagrange
 from sordino.kernel.arrays import Ints
 
 DIGIT = 4
@@ -138,14 +139,15 @@ class Level:
     child: Ints
 
 
-# Products that a member cannot bend: a wire is a pair ``(x, k x)`` with a key k that all parties draw, and
-# before anything is opened random combinations over all wires and signs must be zero. A lie passes with a
-# probability of at most ``SOUNDNESS`` per release, for up to ``threshold`` members who deviate as they like;
-# docs/parties/noise-proof.md ("Members who lie") has the steps and the proof.
+# Signs are proven by whoever shares them (:func:`with_proof`). Products cannot be bent: a wire is a pair
+# ``(x, k x)`` with a key k that all parties draw, and a random combination over all wires must be zero before
+# anything is opened. A lie passes with a probability of at most ``SOUNDNESS`` per release, for up to
+# ``threshold`` members who deviate as they like: docs/parties/noise-proof.md, "Members who lie".
 
 Shares = Residues
-SOUNDNESS = 16 / (2.0**61 - 1)
-_RANDOM = 4  # the key, a mask, and a factor for each of the two zeros
+SOUNDNESS = 64 / (2.0**61 - 1)
+COLUMNS = 20  # signs of a row, the values of one polynomial
+_RANDOM = 3  # the key, a mask, and a factor for the zero
 
 
 class Arithmetic(Protocol):
@@ -153,8 +155,8 @@ class Arithmetic(Protocol):
 
     field: Field
 
-    async def share(self, mine: Any) -> list[Shares]:
-        """Share this party's values; return the shares of everybody's, all of one shape."""
+    async def share(self, mine: Any, coins: Sequence[bytes] = ()) -> list[Shares]:
+        """Share this party's values and promise its coins; return the shares of everybody's, of one shape."""
 
     async def reduce(self, product: Shares) -> Shares:
         """Return a fresh sharing of products of shares."""
@@ -163,10 +165,62 @@ class Arithmetic(Protocol):
         """Open a secret to all parties, or fail if the shares do not agree."""
 
     async def coin(self, mine: bytes) -> bytes:
-        """Toss a public coin: nobody knows it before everybody is here, and nobody can choose it."""
+        """Toss a promised coin: nobody knows it before everybody is here, and nobody can choose it."""
 
     def blame(self, what: str, party: int) -> PartyError:
         """Return the error that names a party by its place."""
+
+
+def with_proof(signs: Any, secret: bytes, numbers: Field) -> Shares:
+    """Return signs in rows of :data:`COLUMNS`, filled up with ones, between a mask and squares.
+
+    A mask and the signs of a row are the values at 0, 1, ... of a polynomial f. Its square is 1 where signs
+    are; the squares at the other ``COLUMNS + 1`` points that determine ``f^2`` are the rest of the row.
+    """
+    ones = np.ones(-np.size(signs) % COLUMNS, dtype=np.int64)
+    flat = numbers.array(np.append(np.reshape(signs, -1), ones))
+    rows, places = flat.reshape(-1, COLUMNS), range(COLUMNS + 1)
+    mask = field_elements(secret + b"masks", len(rows), numbers)[:, None]
+    values = np.concatenate([mask, rows], axis=1)
+    further = np.stack([numbers.array(lagrange(numbers.modulus, places, COLUMNS + k)) for k in places[1:]])
+    free = np.concatenate(
+        [mask, numbers.sum(numbers.multiply(values[:, None], further[None]), axis=2)], axis=1
+    )
+    return np.concatenate([values, numbers.multiply(free, free)], axis=1)
+
+
+def plain_signs(proven: Shares, shape: tuple[int, ...]) -> Shares:
+    """Return the signs of rows with their proofs, in the shape that they had."""
+    return proven[..., 1 : COLUMNS + 1].reshape(-1)[: math.prod(shape)].reshape(shape)
+
+
+async def open_proven(
+    engine: Arithmetic, proven: list[Shares], seed: bytes, total: Shares, mask: Any, others: Shares
+) -> Shares:
+    """Open ``others`` if everybody's signs are signs and shares fit; name a party whose signs are none.
+
+    Opened with them is a combination of the shares of ``total`` under a mask, each value of a party's
+    polynomials at a point that the coin ``seed`` chose, which their masks make uniform, and a combination of
+    squares that should be theirs.
+    """
+    f, rows = engine.field, np.stack(proven)
+    factors = field_elements(seed + b"factors", rows.shape[1], f)
+    (drawn,) = map(int, field_elements(seed + b"point", 1, f))
+    point = COLUMNS + 1 + drawn % (f.modulus - COLUMNS - 1)  # at none of the signs
+    first, *weights = lagrange(f.modulus, range(2 * COLUMNS + 1), point)
+    known, free = lagrange(f.modulus, range(COLUMNS + 1), point), [first, *weights[COLUMNS:]]
+    values = f.sum(f.multiply(rows[:, :, : COLUMNS + 1], f.array(known)), axis=2)
+    squares = f.sum(f.multiply(rows[:, :, COLUMNS + 1 :], f.array(free)), axis=2)
+    squares = f.add(squares, f.array(sum(weights[:COLUMNS])))  # 1 at each sign
+    across = f.multiply(field_elements(seed + b"total", total.size, f), total.reshape(-1))
+    sharing, claims = f.add(mask, f.sum(across, 0)), f.sum(f.multiply(squares, factors), axis=1)
+    parts = [np.reshape(part, -1) for part in (others, sharing, values, claims)]
+    opened = await engine.reveal(np.concatenate(parts))  # shares of a wrong degree fail to open here
+    shown = opened[others.size + 1 : -len(rows)].reshape(values.shape)
+    found = f.sum(f.multiply(f.multiply(shown, shown), factors), axis=1)
+    for party in np.flatnonzero(found != opened[-len(rows) :]):
+        raise engine.blame("failed the sign check: it shared numbers that are no signs", int(party))
+    return np.asarray(opened[: others.size].reshape(others.shape))
 
 
 @dataclass
@@ -176,14 +230,16 @@ class Wires:
     engine: Arithmetic
     coin: bytes = field(repr=False)
     random: Shares = field(repr=False)
+    proven: list[Shares] = field(repr=False)
     log: list[Shares] = field(default_factory=list, repr=False)
-    squares: list[Shares] = field(default_factory=list, repr=False)
 
     @classmethod
-    async def draw_key(cls, engine: Arithmetic, secret: bytes, coin: bytes) -> Wires:
-        """Draw the key and what else must be known to nobody, from random bytes of each party."""
-        own = field_elements(secret, _RANDOM, engine.field)
-        return cls(engine, coin, share_sum(await engine.share(own), engine.field))
+    async def draw(cls, engine: Arithmetic, secret: bytes, coin: bytes, signs: Any) -> Wires:
+        """Share this party's signs, the key and what else must be known to nobody."""
+        own, proof = field_elements(secret, _RANDOM, engine.field), with_proof(signs, secret, engine.field)
+        dealt = await engine.share(np.concatenate([own, proof.reshape(-1)]), (coin,))
+        random = engine.field.sum(np.stack([part[:_RANDOM] for part in dealt]), axis=0)
+        return cls(engine, coin, random, [part[_RANDOM:].reshape(proof.shape) for part in dealt])
 
     @property
     def numbers(self) -> Field:
@@ -194,12 +250,11 @@ class Wires:
         unit = self.numbers.array(np.ones(shape, dtype=np.int64))
         return np.stack([unit, self.numbers.multiply(unit, self.random[0])])
 
-    async def signs(self, shared: list[Shares]) -> list[Shares]:
-        """Take in everybody's signs; :meth:`prove` will refuse what is not 1 or -1."""
-        plain = np.stack(shared)
+    async def signs(self, shape: tuple[int, ...]) -> list[Shares]:
+        """Return everybody's signs as wires; :meth:`prove` will refuse what is not 1 or -1."""
+        plain = np.stack([plain_signs(part, shape) for part in self.proven])
         found = np.stack([plain, await self.engine.reduce(self.numbers.multiply(plain, self.random[0]))])
         self.log.append(found)
-        self.squares.append(await self.times(found, found))
         return list(found.swapaxes(0, 1))
 
     async def times(self, left: Shares, right: Shares) -> Shares:
@@ -213,25 +268,17 @@ class Wires:
 
     async def prove(self, total: Shares) -> None:
         """Check everything so far, and the sharing of ``total``; raise ``PartyError`` if somebody lied."""
-        f, (key, mask, *factors) = self.numbers, map(int, self.random)
+        f, (key, mask, factor) = self.numbers, map(int, self.random)
         seed = hashlib.sha256(await self.engine.coin(self.coin)).digest()
         plain, tagged = self._combination(seed + b"wires", self.log)
-        ones = [f.subtract(s[:1], f.array(1)) for s in self.squares]
-        (squares,) = self._combination(seed + b"signs", ones)
-        across = f.multiply(field_elements(seed + b"total", total.size, f), total.reshape(-1))
-        twist = map(int, field_elements(seed + b"twist", 4, f))
-        sharing = mask + plain + int(f.sum(across, 0))
-        sharing += sum(t * x for t, x in zip(twist, (tagged, *factors, key)))
-        # Shares of a wrong degree fail to open here.
-        opened = await self.engine.reveal(f.array([sharing % f.modulus, key]))
-        zeros = [(tagged - int(opened[1]) * plain) * factors[0], squares * factors[1]]
-        products, signs = await self.engine.reveal(
-            await self.engine.reduce(f.array([zero % f.modulus for zero in zeros]))
-        )
+        twist = map(int, field_elements(seed + b"twist", 3, f))
+        sharing = mask + plain + sum(t * x for t, x in zip(twist, (tagged, factor, key)))
+        facts = f.array(sharing % f.modulus), f.array([key])
+        (shown,) = await open_proven(self.engine, self.proven, seed, total, *facts)
+        zero = (tagged - int(shown) * plain) * factor
+        (products,) = await self.engine.reveal(await self.engine.reduce(f.array([zero % f.modulus])))
         if products:
             raise PartyError("Product check: a party bent a product of the joint noise.")
-        if signs:
-            raise PartyError("Sign check: a party shared numbers that are not signs.")
 
     def _combination(self, seed: bytes, wires: list[Shares]) -> list[int]:
         """Return one random combination of all wires: a coefficient for the row times one for the column."""
@@ -241,11 +288,6 @@ class Wires:
         along = field_elements(seed + b"columns", width, f)
         each = f.sum(f.multiply(rows, along), axis=2)
         return [int(x) for x in f.sum(f.multiply(each, down), axis=1)]
-
-
-def share_sum(shares: list[Shares], numbers: Field) -> Shares:
-    """Return the shares of a sum."""
-    return numbers.sum(np.stack(shares), axis=0)
 
 
 def field_elements(seed: bytes, count: int, numbers: Field) -> Shares:

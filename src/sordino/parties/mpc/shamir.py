@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import ssl
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -178,10 +179,12 @@ class Shamir:
     def __init__(self, engine: ShamirEngine, field: Field) -> None:
         self._engine, self.field = engine, field
         self._noise = NoiseSource.from_os()
+        self._promised: list[bytes] = []  # seals of coins that everybody has yet to show, by index
 
-    async def share(self, mine: Any) -> list[Residues]:
-        dealt = await self._deal(self.field.array(mine), range(len(self._engine.members)))
-        return [dealt[peer] for peer in range(len(dealt))]
+    async def share(self, mine: Any, coins: Sequence[bytes] = ()) -> list[Residues]:
+        everybody, seals = range(len(self._engine.members)), [_seal(c, self._engine.index) for c in coins]
+        dealt = await self._deal(self.field.array(mine), everybody, b"".join(seals))
+        return [dealt[peer] for peer in everybody]
 
     async def reduce(self, product: Residues) -> Residues:
         # 2t + 1 members determine a product; who deals goes round, so that the work is spread.
@@ -190,16 +193,17 @@ class Shamir:
         dealt = await self._deal(product, dealers)
         return self.field.combine({self._engine.points[peer]: dealt[peer] for peer in sorted(dealt)})
 
-    async def _deal(self, secrets: Residues, dealers: Any) -> dict[int, Residues]:
+    async def _deal(self, secrets: Residues, dealers: Any, seals: bytes = b"") -> dict[int, Residues]:
         """Split this member's secrets among all, and return one's own shares of every dealer's, by index."""
-        engine, outgoing = self._engine, {}
+        engine, outgoing, begin = self._engine, {}, len(seals)
         if engine.index in dealers:
             shares = self.split(secrets.reshape(-1))
-            outgoing = {peer: self.dumps(part) for peer, part in enumerate(shares)}
+            outgoing = {peer: seals + self.dumps(part) for peer, part in enumerate(shares)}
         heard = await engine.swap(outgoing, dealers)
-        return {
-            peer: self._read(raw, peer, secrets.size).reshape(secrets.shape) for peer, raw in heard.items()
-        }
+        if seals:
+            self._promised = [heard[peer][:begin] for peer in sorted(heard)]
+        found = {peer: self._read(raw[begin:], peer, secrets.size) for peer, raw in heard.items()}
+        return {peer: shares.reshape(secrets.shape) for peer, shares in found.items()}
 
     def split(self, secrets: Residues) -> list[Residues]:
         engine = self._engine
@@ -216,19 +220,19 @@ class Shamir:
             raise self._engine.fail(f"sent shares {error}", sender) from None
 
     async def coin(self, mine: bytes) -> bytes:
-        engine = self._engine
-        # A coin is shown only by who holds all shares and all commitments: nobody can share after the toss.
-        promised = await engine.tell_all(_seal(mine, engine.index))
-        shown = await engine.tell_all(mine)
-        for peer, (promise, coin) in enumerate(zip(promised, shown)):
-            if promise != _seal(coin, peer):
-                name = engine.members[peer].name
+        engine, promised = self._engine, self._promised
+        # A coin is shown only by who holds all shares and all promises: nobody can share after the toss. With
+        # it goes what everybody promised: where all have heard the same, they are shown the same.
+        seen, shown = hashlib.sha256(b"".join(promised)).digest(), []
+        for peer, word in enumerate(await engine.tell_all(seen + mine)):
+            name = engine.members[peer].name
+            if _seal(word[len(seen) :], peer) != promised[peer][: len(seen)]:
                 raise PartyError(f"Coin check: {name} showed another coin than it had promised.", name)
-        joint = hashlib.sha256(b"".join(promised + shown)).digest()
-        for peer, echo in enumerate(await engine.tell_all(joint)):
-            if echo != joint:
-                raise PartyError(f"Coin check: {engine.members[peer].name} was shown another coin.")
-        return joint
+            if word[: len(seen)] != seen:
+                raise PartyError(f"Coin check: {name} was promised another coin.")
+            shown.append(word[len(seen) :])
+        self._promised = [words[len(seen) :] for words in promised]
+        return hashlib.sha256(b"".join(shown)).digest()
 
     def blame(self, what: str, party: int) -> PartyError:
         return self._engine.fail(what, party)
