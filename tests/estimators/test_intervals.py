@@ -214,3 +214,20 @@ def test_few_records_open_the_ends_of_new_targets_with_a_warning():
         assert found.radius == math.inf  # it was 0, or 7e11
         assert (low == -4.0).all()
         assert (high == 4.0).all()
+
+
+def test_a_rare_group_with_ten_times_the_errors_has_its_own_width():
+    ratios = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        flag = (rng.random(10_000) < 0.03) * 1.0
+        X = np.column_stack([flag, rng.uniform(-1, 1, 10_000)])
+        errors = np.where(flag > 0, 1.0, 0.1) * rng.uniform(-1.7, 1.7, 10_000)
+        model = fitted(
+            X, flag + 0.3 * X[:, 1] + errors, epsilon=8.0, data_norm=math.sqrt(2), target_bound=5.0
+        )
+        found = sordino.intervals(model, X, flag + 0.3 * X[:, 1] + errors, epsilon=8.0, delta=1e-6)
+        ratios.append(
+            found.errors[0] * math.sqrt(flag.sum())
+        )  # the flag's own mean has errors of deviation .98
+    assert 0.9 < np.median(ratios) < 1.4  # squares taken as alike gave about .5

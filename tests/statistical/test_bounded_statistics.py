@@ -141,3 +141,13 @@ def test_quantiles_of_a_long_tail_between_wide_bounds_have_no_bias_that_stays(n,
     with seeded_noise_not_private(5):
         found = sordino.quantiles(x, [0.1, 0.5, 0.9], epsilon=1.0, bounds=(0.0, 1e6))
     assert np.max(np.abs(found / np.quantile(x, [0.1, 0.5, 0.9]) - 1.0)) < worst
+
+
+@pytest.mark.parametrize(("center", "bounds"), [(1e4, (0.0, 1e9)), (5e3, (-1e9, 1e9)), (1e8, (0.0, 1e9))])
+def test_quantiles_between_bounds_a_million_times_wider_than_the_data_are_near(center, bounds):
+    x = np.random.default_rng(0).normal(center, 1e3, 10_000)
+    with seeded_noise_not_private(5):
+        found = sordino.quantiles(x, [0.1, 0.5, 0.9], epsilon=1.0, bounds=bounds)
+    assert np.all(np.abs(found - np.quantile(x, [0.1, 0.5, 0.9])) < [60.0, 30.0, 60.0])
+    low, high = found.interval
+    assert np.all(high - low < 400.0)

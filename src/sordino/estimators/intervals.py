@@ -191,7 +191,7 @@ def intervals(
         above = np.append(np.ravel(model.coef_), np.ravel(model.intercept_)[0] - 0.5 * (low + high))
         options |= {"whole": np.linalg.pinv(span) @ above, "middle": 0.5 * (high - low)}
     task = Task(
-        statistic("one-step", sample, **options, squares=min(0.28 * math.sqrt(ask.epsilon), 0.6)),
+        statistic("one-step", sample, **options, squares=min(0.2 * math.sqrt(ask.epsilon), 0.42)),
         sample,
         "intervals",
         public=(f"number of {unit}s: {n}", _BY_ROW),

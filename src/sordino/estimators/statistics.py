@@ -377,8 +377,8 @@ def quantiles(
     ----------
     x : n numbers, or n rows of d numbers.
     q : one probability or several, in [0, 1].
-    bounds : public limits with cells of equal width; None uses cells that grow from a rough private
-        median outwards (a tenth of the budget), each about 0.7 % of its distance at resolution 14.
+    bounds : public limits. Cells grow from a rough private median outwards (a tenth of the budget), each
+        about 0.7 % of its distance at resolution 14; between limits every second one is of equal width.
     resolution : the depth of the tree, 2 to 20; answers are no finer than a cell, and the interval says so.
         None takes as many cells as there are records, a depth of 16 to 18 (14 for many columns).
     confidence : the probability with which ``.interval`` covers all sample quantiles at q: the records of

@@ -168,6 +168,12 @@ class SizeCounts(OneCount):
                 return float(min(self._below(end), most))
         return None
 
+    def end(self, counts: Floats, noise: float) -> float:
+        """Return the size, at most 1, beyond which there are no more records than noise would count."""
+        ends = np.arange(-self.cells * _LOWEST, 0, -1)
+        beyond = np.cumsum(counts[ends]) > 2.0 * noise * np.sqrt(np.arange(1, ends.size + 1))
+        return float(self._below(ends[np.argmax(beyond)])) if beyond.any() else 1.0
+
     def without_peak(self, counts: Floats, near: float, least: float) -> Floats:
         """Return the counts with those up to ``near`` among the zeros, if an octave has ``least``."""
         close = self._below(np.arange(len(counts)) - 1) < near

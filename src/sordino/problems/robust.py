@@ -219,11 +219,12 @@ class RobustGradient(ClippedSum):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some columns of the rows, times a public matrix (None: as they are), in units of ``size``."""
+    """Some columns of the rows, times a public matrix (or None), in units of ``size``, squares ``near``."""
 
     columns: slice
     size: float = 1.0
     matrix: Floats | None = None
+    near: float = 1.0
 
     def of(self, block: Floats) -> Floats:
         """Return the part of each row; what is not finite is left to the clip."""
@@ -247,13 +248,14 @@ class PartSizes(SizeCounts):
 
 @dataclass(frozen=True)
 class PartSum(ClippedSum):
-    r"""``sum_i (a_i, squares * svec(a_i a_i^T))`` for parts ``a_i = clip_1(A x_i)`` of the rows.
+    r"""``sum_i (a_i, squares * svec(a_i a_i^T), squares * svec(b_i b_i^T))`` for ``a_i = clip_1(A x_i)``.
 
-    ``params`` is a :class:`Part`. svec lists the upper triangle, entries off the diagonal times root 2, so
-    that the norm of a matrix is that of its list. Without ``squares`` the sum is of the parts alone.
+    ``params`` is a :class:`Part`, and ``b_i = clip_1(A x_i / near)``. svec lists the upper triangle, entries
+    off the diagonal times root 2, so that the norm of a matrix is that of its list. Without ``squares`` the
+    sum is of the parts alone.
 
-    **Privacy.** ``||a|| <= 1`` by the clip and ``||a a^T||_F = ||a||^2 <= 1``, so a record adds a vector of
-    norm at most ``sqrt(1 + squares^2)``, and twice that when it is replaced.
+    **Privacy.** ``||a|| <= 1`` by the clip and ``||a a^T||_F = ||a||^2 <= 1``, and b alike, so a record adds
+    a vector of norm at most ``sqrt(1 + 2 squares^2)``, and twice that when it is replaced.
     """
 
     needs: ClassVar[tuple[type, ...]] = (DenseRows,)
@@ -261,21 +263,22 @@ class PartSum(ClippedSum):
     squares: float = 0.0
 
     def contribution(self, params: Any) -> float:
-        return math.sqrt(1.0 + self.squares**2) * (ABOVE if self.squares else 1.0)
+        return math.sqrt(1.0 + 2.0 * self.squares**2) * (ABOVE if self.squares else 1.0)
 
     def evaluate(self, records: DenseRows, params: Part) -> Floats:
         """Return the sum of the clipped parts, and behind it that of their squares."""
-        total: Floats | None = None
+        total, sizes = np.zeros(1), (1.0, params.near) if self.squares else (1.0,)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             with np.errstate(over="ignore", invalid="ignore"):
-                part = Truncation(by="norm").apply([params.of(block)], 1.0)[0]
-            part = np.where(present(records, rows)[:, None], part, 0.0)
-            found = part.sum(axis=0)
+                whole = params.of(block)
+                parts = [Truncation(by="norm").apply([whole / size], 1.0)[0] for size in sizes]
+            parts = [np.where(present(records, rows)[:, None], part, 0.0) for part in parts]
+            found = parts[0].sum(axis=0)
             if self.squares:
-                rows_, columns, weights = triangle(part.shape[1])
-                found = np.append(found, self.squares * weights * (part.T @ part)[rows_, columns])
-            total = found if total is None else total + found
-        assert total is not None
+                up, across, weights = triangle(whole.shape[1])
+                squares = [self.squares * weights * (part.T @ part)[up, across] for part in parts]
+                found = np.concatenate([found, *squares])
+            total = total + found
         return total
 
 

@@ -333,9 +333,9 @@ def tree_above(leaves: Floats) -> Floats:
 class RankTree(OneCount):
     r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
 
-    The cells have equal width between public ``bounds``; without bounds they grow geometrically from
-    ``2**-REACH`` to ``2**REACH`` on both sides of ``params``, a public or released centre of each column
-    (None: zero). The root, the public number of records, is left out.
+    Without bounds the cells grow geometrically from ``2**-REACH`` to ``2**REACH`` on both sides of a public
+    or released centre of each column, ``params`` (None: zero). Between public ``bounds`` half of them do,
+    and half have equal width. The root, the public number of records, is left out.
 
     **Privacy.** A record is in one node per level and column: sqrt(depth columns) in L2, sqrt(2 depth
     columns) when it is replaced.
@@ -347,15 +347,20 @@ class RankTree(OneCount):
     depth: int
     bounds: tuple[float, float] | None = None
 
-    @property
-    def edges(self) -> Floats:
-        """The inner borders of the cells."""
-        if self.bounds is not None:
-            share = np.arange(1, 2**self.depth) / 2**self.depth
-            # Not low + share (high - low), which overflows between bounds near the largest numbers.
-            return np.maximum.accumulate(self.bounds[0] * (1.0 - share) + self.bounds[1] * share)
-        side = np.exp2(np.linspace(-REACH, REACH, 2 ** (self.depth - 1) - 1))
-        return np.concatenate([-side[::-1], [0.0], side])
+    def edges(self, center: float = 0.0) -> Floats:
+        """Return the inner borders of the cells; without bounds, their distances from the centre."""
+        half = 2 ** (self.depth - 1)
+        if self.bounds is None:
+            side = np.exp2(np.linspace(-REACH, REACH, half - 1))
+            return np.concatenate([-side[::-1], [0.0], side])
+        # Not low + share (high - low), which overflows between bounds near the largest numbers.
+        low, high, center = *self.bounds, min(max(center, self.bounds[0]), self.bounds[1])
+        share, size = np.arange(1, half) / half, np.exp2(-np.linspace(0.0, REACH, half // 2 + 1)[1:])
+        parts = [
+            low * (1.0 - share) + high * share,
+            *(center * (1.0 - size) + end * size for end in (low, high)),
+        ]
+        return np.sort(np.concatenate(parts))
 
     @property
     def counts(self) -> int:
@@ -364,12 +369,14 @@ class RankTree(OneCount):
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
-        edges, leaves = self.edges, np.zeros((self.columns, 2**self.depth))
+        leaves, center = np.zeros((self.columns, 2**self.depth)), np.zeros(self.columns)
+        center = center if params is None else params
+        edges = [self.edges(middle) for middle in center]
         for rows, block in records.scaled_rows(np.ones(records.count)):
             with np.errstate(over="ignore"):
-                block = block[present(records, rows)] - (0.0 if params is None else params)
+                block = block[present(records, rows)] - (center if self.bounds is None else 0.0)
             for j in range(self.columns):
-                cells = np.searchsorted(edges, block[:, j], side="right")
+                cells = np.searchsorted(edges[j], block[:, j], side="right")
                 leaves[j] += np.bincount(cells, minlength=leaves.shape[1])
         return tree_above(leaves)
 
@@ -441,10 +448,9 @@ class CellTrees(OneCount):
     depth: int
     bounds: tuple[float, float]
 
-    @property
     def edges(self) -> Floats:
-        """The inner borders of the leaves."""
-        return RankTree(1, self.depth, self.bounds).edges
+        """Return the inner borders of the leaves: half of them grow from zero, or the bound next to it."""
+        return RankTree(1, self.depth, self.bounds).edges()
 
     @property
     def counts(self) -> int:
@@ -453,7 +459,7 @@ class CellTrees(OneCount):
 
     def evaluate(self, records: PartedArrays, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (cells, 2^(depth+1) - 2)."""
-        size, edges = 2**self.depth, self.edges
+        size, edges = 2**self.depth, self.edges()
         leaves, own = np.zeros(self.cells * size), _own(records)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             cell, inside = number_cells(block[:, 0], self.cells)
@@ -533,7 +539,7 @@ class NumberTree(RankTree):
     needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
-        edges, out = self.edges, np.zeros((self.columns, 2**self.depth))
+        edges, out = self.edges(), np.zeros((self.columns, 2**self.depth))
         for column in range(self.columns):
             numbers = records.numbers(column)
             cells = np.searchsorted(edges, numbers[~np.isnan(numbers)], side="right")

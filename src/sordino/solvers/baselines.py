@@ -40,7 +40,7 @@ from sordino.problems.queries import (
     pick,
     without_intercept,
 )
-from sordino.solvers.base import CURVED, FLAGS, Capabilities, Option, Options, distinguishable
+from sordino.solvers.base import CURVED, FLAGS, Capabilities, Option, Options, distinguishable, noise_std
 from sordino.solvers.base import STEPS as STEP_OPTIONS
 from sordino.solvers.steps import add_at, bearable, hard_threshold, starting_point, target_unit, vector_sum
 from sordino.solvers.transfer import default_strength
@@ -116,7 +116,11 @@ class Coordinate:
         support = np.empty(0, dtype=np.int64)
         step = self.step_for(curator, problem) if self.step is None else (self.step, self.step)
         for _ in range(self.steps):
-            chosen = self._choose(curator, problem, w, support)
+            if self.sparsity is not None and support.size + self.block > self.sparsity:
+                chosen = support[curator.release("coordinate", (w, support))]
+            else:
+                chosen = curator.release("coordinate", w)
+                chosen = flat_coordinates(chosen, problem.features, problem.columns)
             support = np.union1d(support, chosen)
             at = np.concatenate([chosen, always])
             slope = curator.release("derivative", (w, at)) + _ridge_pull(problem, w, at)
@@ -130,21 +134,12 @@ class Coordinate:
         the noise of a margin is ``MARGIN_NOISE``, at most ``LONGEST`` over the curvature of a row. An
         intercept moves in every step.
         """
-        release = curator.plan.releases["derivative"]
         asked = range(self.block + problem.n_intercepts * problem.outputs)
-        noise = float(release.mechanism.multiplier or 0.0)
-        noise *= release.sensitivity(curator.plan.relation, (None, asked))
+        noise = noise_std(curator, "derivative", (None, asked))
         noise *= problem.row_bound / (problem.population * MARGIN_NOISE * bearable(problem))
         curvature = problem.curvature * problem.row_bound**2 + problem.penalty_curvature
         often = 1.0 / max(curvature, math.sqrt(self.steps) * noise)
         return 1.0 / max(curvature / LONGEST, noise), often
-
-    def _choose(self, curator: Curator, problem: Problem, w: Any, support: Any) -> Any:
-        full = self.sparsity is not None and support.size + self.block > self.sparsity
-        if full:
-            return support[curator.release("coordinate", (w, support))]
-        chosen = curator.release("coordinate", w)
-        return flat_coordinates(chosen, problem.features, problem.columns)
 
 
 # ---------------------------------------- Private Frank-Wolfe on an L1 ball: one coordinate enters per step
@@ -278,7 +273,10 @@ class Peeled:
             problem.loss, self.clip, problem.ridge * n, problem.features, weight=n / self.step
         )
         lazy = problem.outputs == 1 and self.selection == "gumbel"
-        top = Release(scores, self._select(), self._sampling, self.steps, mean=False, lazy=lazy)
+        # sqrt(k) makes the selection cost as much zCDP as the values.
+        select: Any = GumbelTopK(relative=math.sqrt(self.sparsity), count=self.sparsity, absolute=True)
+        select = LaplacePeeling(count=self.sparsity) if self.selection == "laplace" else select
+        top = Release(scores, select, self._sampling, self.steps, mean=False, lazy=lazy)
         if self.selection == "laplace" and not problem.n_intercepts:
             return problem.planned(support=top)
         values = RestrictedGradient(problem.loss, self.clip, self.norm_clip)
@@ -316,12 +314,6 @@ class Peeled:
     @property
     def _sampling(self) -> Sampling:
         return Disjoint(self.steps) if self.split else Full()
-
-    def _select(self) -> Any:
-        if self.selection == "laplace":
-            return LaplacePeeling(count=self.sparsity)
-        # sqrt(k) makes the selection cost as much zCDP as the values.
-        return GumbelTopK(relative=math.sqrt(self.sparsity), count=self.sparsity, absolute=True)
 
 
 # ----------- Two stages: blocks of records vote for a support, then a strongly convex fit on it is released

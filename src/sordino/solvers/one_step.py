@@ -42,7 +42,10 @@ class OneStep:
     r"""One Newton step ``-H^-1 mean(g)`` from a public model, and the covariance of its error.
 
     H is the released mean curvature, and the scores ``g_i`` are asked with their squares:
-    ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows.
+    ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows. Squares are asked twice, of whole scores and of
+    scores clipped where counts of their lengths end: the noise of the second is smaller by the square of that
+    clip, and shows a rare group with larger errors; the first shows few scores that counts miss. The larger
+    of the two counts along each direction.
 
     No clip shortens a score: scores are as long as the declared bounds allow, ``residual`` times the longest
     row. A shorter clip would need a count of the records beyond it; the noise of that count, ``s`` records,
@@ -74,7 +77,8 @@ class OneStep:
         shares = {
             "sizes": (PartSizes("parts", _CELLS), _SIZES),
             "curvature": (PartSum(), curvature),
-            "score": (PartSum(self.squares), 1.0 - _SIZES - curvature),
+            "lengths": (PartSizes("parts", _CELLS), _SIZES),
+            "score": (PartSum(self.squares), 1.0 - 2.0 * _SIZES - curvature),
         }
         return problem.planned(
             **{
@@ -106,11 +110,17 @@ class OneStep:
             for loud in _LOUD
         ]
         best = min(tries, key=lambda one: one.cost(n))
-        score = Part(slice(None), best.size, best.matrix)
-        found, k = np.asarray(curator.release("score", score)) / n, len(best.alike)
-        mean, squares = best.size * found[:k], best.size**2 * symmetric_matrix(found[k:]) / self.squares
+        score, k = Part(slice(None), best.size, best.matrix), len(best.alike)
+        counts = np.asarray(curator.release("lengths", score))
+        score = replace(score, near=query.end(counts, noise_std(curator, "lengths", score)))
+        mean, *both = np.split(np.asarray(curator.release("score", score)) / n, [k, k + k * (k + 1) // 2])
+        mean, unit = best.size * mean, best.size**2 / self.squares
         moved = -best.back @ mean
-        own, spread = _shrunk(squares - np.outer(mean, mean), best.alike, best.size**2 * noise / self.squares)
+        (own, spread), (near, _) = (
+            _shrunk(own * symmetric_matrix(squares) - np.outer(mean, mean), best.alike, own * noise)
+            for squares, own in zip(both, (unit, unit * score.near**2), strict=True)
+        )
+        own = _larger(own, near)
         hidden = lost * math.sqrt(_MISSED * spread / floor)
         errors = best.back @ (own / n + best.noise(moved)) @ best.back.T
         yield Step(moved - best.left, errors + hidden @ hidden.T, hidden)
@@ -187,17 +197,21 @@ def _product_with(vector: Floats) -> Floats:
 
 
 def _shrunk(matrix: Floats, alike: Floats, noise: float) -> tuple[Floats, float]:
-    """Return a noisy covariance, nearer to a multiple of ``alike`` as far as it differs by noise alone.
+    """Return a noisy covariance, a multiple of ``alike`` along directions where noise may be the difference.
 
-    And that multiple, the square of a residual.
+    And that multiple, the square of a residual. The eigenvalues of symmetric noise fill a half circle up to
+    its edge; one beyond it, y, is that of a difference ``sqrt(y^2 - edge^2)`` with the least squared error.
     """
     size, whole = len(matrix), float(np.square(alike).sum())
-    spread = max(float((matrix * alike).sum()) / whole, 0.2 * noise / math.sqrt(whole))
-    apart = matrix - spread * alike
-    seen = float(np.square(apart).sum())
-    entries = 0.5 * size * (size + 1)
-    kept = max(0.0, 1.0 - (entries + math.sqrt(8.0 * entries)) * noise**2 / max(seen, 1e-300))
-    root = np.linalg.cholesky(alike)
+    spread = max(float((matrix * alike).sum()) / whole, 0.2 * noise / math.sqrt(whole), 1e-200)
+    sizes, axes = np.linalg.eigh(matrix - spread * alike)
+    sizes = np.sign(sizes) * np.sqrt(np.maximum(np.square(sizes) - 2.0 * size * noise**2, 0.0))
+    return _larger(0.1 * spread * alike, spread * alike + (axes * sizes) @ axes.T), spread
+
+
+def _larger(least: Floats, matrix: Floats) -> Floats:
+    """Return a matrix that is no less than the first along any direction, and the second where that is."""
+    root = np.linalg.cholesky(least)
     inverse = np.linalg.inv(root)
-    sizes, axes = np.linalg.eigh(spread * np.eye(size) + kept * inverse @ apart @ inverse.T)
-    return np.asarray(root @ (axes * np.maximum(sizes, 0.1 * spread)) @ axes.T @ root.T), spread
+    sizes, axes = np.linalg.eigh(inverse @ matrix @ inverse.T)
+    return np.asarray(root @ (axes * np.maximum(sizes, 1.0)) @ axes.T @ root.T)

@@ -105,7 +105,7 @@ class ColumnLearner:
         """Yield the bounds and the levels."""
         bounds: list[Bounds | None] = []
         if self.numbers:
-            edges, noise = NumberTree(self.numbers, DEPTH).edges, noise_in(curator.plan, "numbers")
+            edges, noise = NumberTree(self.numbers, DEPTH).edges(), noise_in(curator.plan, "numbers")
             bounds = [_bounds(tree, edges, noise, problem.population) for tree in curator.release("numbers")]
         levels = curator.release("levels") if self.texts else []
         # Whether a column without a kind holds numbers; None where noise hides it.

@@ -654,9 +654,7 @@ class HeavyTailedSparse:
         """Return the variance of the noise in a coordinate of a released gradient."""
         if "values" not in curator.plan.releases:
             return 0.0
-        release = curator.plan.releases["values"]
-        step = Step(point, 1.0, np.arange(self._count_kept(problem)))
-        return ((release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation, step)) ** 2
+        return noise_std(curator, "values", Step(point, 1.0, np.arange(self._count_kept(problem)))) ** 2
 
     def _noise(self, curator: Curator, problem: Problem) -> float:
         """Return the noise of one coordinate in units of ``length * threshold / records``."""

@@ -59,13 +59,14 @@ class RankQuantiles:
     ``q n - 1`` to ``q n + 1`` and what lies between, so each of NumPy's definitions, ties or not. It covers
     the population's quantile ``inf {x: F(x) >= q}`` too, as far as the binomial law of ranks is normal.
 
-    Without bounds the cells grow from a rough private median outwards, so answers move with the data, and an
-    answer stays between the outermost nodes that stand out of the noise: an extreme quantile of few records
-    is drawn inwards, never thrown out to the end of the grid. With ``outwards`` it errs to the other side, as
-    a quantile must that is to lie above a share of the records: it is read a standard deviation of the noise
-    of its rank further up and not drawn inwards; where that is beyond the last record it is infinite.
+    Cells grow from a rough private median outwards, between bounds half of them: answers move with the data,
+    and bounds may be far too wide. An answer stays between the outermost nodes that stand out of the noise:
+    an extreme quantile of few records is drawn inwards, never thrown out to the end of the grid. With
+    ``outwards`` it errs to the other side, as a quantile must that is to lie above a share of the records: it
+    is read a standard deviation of the noise of its rank further up and not drawn inwards; where that is
+    beyond the last record it is infinite.
 
-    **Privacy.** One Gaussian release, and the halvings of a median without bounds. Intervals are quantiles
+    **Privacy.** One Gaussian release, and the halvings of a median. Intervals are quantiles
     at ranks ``q n -+`` the errors of the noise and of sampling, so they cost nothing.
     """
 
@@ -79,28 +80,26 @@ class RankQuantiles:
         depth = self.depth or tree_depth(problem.population, problem.columns, 14)
         query = RankTree(problem.columns, depth, self.bounds)
         tree = Release(query, problem.gaussian(), mean=False)
-        if self.bounds is not None:
-            return problem.planned(tree=tree)
         return problem.planned(location=location_release(problem), tree=tree)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
         query: RankTree = curator.plan.releases["tree"].query  # type: ignore[assignment]
-        n, center = problem.population, np.zeros(problem.columns)
-        if self.bounds is None:
-            center = median_of(curator, n, problem.columns, near=0.0)
+        n = problem.population
+        center = median_of(curator, n, problem.columns, near=0.0)
         q, noise = np.asarray(self.probabilities), noise_std(curator, "tree")
         margins = RankMargins(query.depth, self.confidence).at(noise, np.sqrt(n * q * (1.0 - q)))
         further = noise * math.sqrt(border_variances(query.depth).max()) if self.outwards else 0.0
         out = []
         for nodes, middle in zip(curator.release("tree", center), center, strict=True):
-            below = counts_below(nodes, query.depth, n)
-            value = quantiles_of(below, n, np.minimum(q * n + further, n), query.edges, self.bounds)
+            below, edges = counts_below(nodes, query.depth, n), query.edges(middle)
+            value = quantiles_of(below, n, np.minimum(q * n + further, n), edges, self.bounds)
             if self.outwards:
                 value = np.where(q * n + further > n, np.inf, value)
             else:
-                value = np.clip(value, *support(below, query.edges, self.bounds, noise))
-            low, high = outer_borders(interval_cells(below, q * n, margins), query.edges, self.bounds)
-            out.append([middle + value, middle + np.minimum(low, value), middle + np.maximum(high, value)])
+                value = np.clip(value, *support(below, edges, self.bounds, noise))
+            low, high = outer_borders(interval_cells(below, q * n, margins), edges, self.bounds)
+            found = np.array([value, np.minimum(low, value), np.maximum(high, value)])
+            out.append(found + (middle if self.bounds is None else 0.0))
         yield Cells(*np.stack(out, axis=-1))
 
 
@@ -237,7 +236,7 @@ class CellQuantiles:
         counts, trees = curator.release("counts")[0], curator.release("trees")
         query: CellTrees = curator.plan.releases["trees"].query  # type: ignore[assignment]
         total, noise = noise_std(curator, "counts"), noise_std(curator, "trees")
-        q, edges, out = np.asarray(self.probabilities), query.edges, []
+        q, edges, out = np.asarray(self.probabilities), query.edges(), []
         for count, nodes in zip(np.maximum(counts, 1.0), trees, strict=True):
             sampling = np.sqrt((count + total) * q * (1.0 - q))
             margins = RankMargins(query.depth, self.confidence).at(noise, sampling, total)
