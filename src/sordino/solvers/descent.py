@@ -286,6 +286,17 @@ class Metric:
         """Return ``v^T P^-1 v``."""
         return float((np.square(moved @ self.axes.T) / (self.rates * self.pace)).sum())
 
+    def slow_classes(self, moved: Floats, changed: Floats, spurious: float) -> Metric:
+        """Return the metric that hurries no class along which gradients changed more than it has room for.
+
+        A rare class bends log odds as little as its share says only where that share is alike everywhere.
+        """
+        length = (np.square(moved @ self.axes.T) / (self.rates * self.pace)).sum(axis=1, keepdims=True)
+        noise = spurious * self.pace.mean() * self.rates / len(moved)
+        along = (moved * changed).sum(axis=1, keepdims=True) - noise
+        over = np.maximum(self.longest * along / np.maximum(length, NOTHING), 1.0)
+        return replace(self, rates=np.maximum(self.rates / over, 1.0))
+
     @property
     def noise(self) -> float:
         """How much isotropic noise has along its own step, in units of a step without a metric."""
@@ -365,7 +376,11 @@ class Moments:
         sizes = np.maximum(sizes, 1e-12 * largest)
         pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
         tilt = np.where(hidden, 0.0, math.sqrt(0.5) * self.noise / sizes)
-        return Metric(axes, sizes, expected, pace, bend, tilt, self._empty)
+        own = np.diag(
+            self.matrix
+        )  # no record may have some columns: a weight there follows noise all the way
+        empty = own < min(EMPTY[0] * self.noise, EMPTY[1] * float(own.mean()))
+        return Metric(axes, sizes, expected, pace, bend, tilt, empty)
 
     def _expected(self, sizes: Floats) -> Floats:
         """Return what is expected at least along axes with these moments.
@@ -379,13 +394,6 @@ class Moments:
         differ = max(spread - 0.5 * count * self.noise**2, 0.0)
         share = differ / max(spread, 1e-300)
         return np.maximum(mean + share * (sizes - mean) - math.sqrt(differ * (1.0 - share)), 0.0)
-
-    @property
-    def _empty(self) -> Bools:
-        """Which columns no record may have: a weight there follows noise for all of the way."""
-        own = np.diag(self.matrix)
-        found: Bools = own < min(EMPTY[0] * self.noise, EMPTY[1] * float(own.mean()))
-        return found
 
 
 def has_metric(problem: Problem) -> bool:
@@ -504,6 +512,9 @@ class NoisyDescent:
         spurious = step * (1 + self.momentum) * self.noise.energy
         length, along = _changes(*later, *earlier)
         if self.metric is not None:
+            if np.ndim(self.metric.rates):
+                moved, changed = later[0] - earlier[0], later[1] - earlier[1]
+                self.metric = self.metric.slow_classes(moved, changed, spurious)
             length, spurious = self.metric.squared(later[0] - earlier[0]), spurious * self.metric.noise
         return (along - spurious) / length if length > 0 else 0.0
 
@@ -712,18 +723,12 @@ def _spread(leg: Leg, bend: float, before: Floats, after: Floats | None) -> Floa
 
 
 def _parts(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
-    """Return the noise of each column along each axis; nothing bends columns that no record has."""
-    along = np.sqrt(_axis_noise(descent, metric, bend, start))
-    free = metric.columns(descent.spread(np.zeros_like(along), np.full_like(along, start)))
-    more = np.where(metric.empty, free / np.maximum(metric.columns(along), 1e-300), 1.0)
-    return more[:, None] * metric.axes.T * along
-
-
-def _axis_noise(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
-    """Return the variances of the noise along the axes of a metric.
+    """Return the noise of each column along each axis; nothing bends columns that no record has.
 
     Noise along axes of little curvature is in the others too, as far as these are tilted.
     """
-    first = np.full(len(metric.sizes), start)
-    variances = np.square(descent.spread(bend * metric.expected, first))
-    return variances + np.square(metric.tilt) * float(variances.sum())
+    variances = np.square(descent.spread(bend * metric.expected, np.full(len(metric.sizes), start)))
+    along = np.sqrt(variances + np.square(metric.tilt) * float(variances.sum()))
+    free = metric.columns(descent.spread(np.zeros_like(along), np.full_like(along, start)))
+    more = np.where(metric.empty, free / np.maximum(metric.columns(along), 1e-300), 1.0)
+    return more[:, None] * metric.axes.T * along
