@@ -128,7 +128,7 @@ def _history(three, plan=None):
     ],
 )
 def test_door_13_who_leaves_before_the_first_question_costs_nobody_anything(tmp_path, stage, action):
-    three = Consortium(tmp_path, message=2.0, connect=4.0)
+    three = Consortium(tmp_path, message=2.0, connect=1.0 if stage == "plan" else 4.0)
     three.run(sabotage=(None, None, sabotage.at(stage, action)))
     booked = _history(three)
     assert all(statuses in ([], ["returned"]) for statuses in booked[:2]), booked
@@ -137,6 +137,7 @@ def test_door_13_who_leaves_before_the_first_question_costs_nobody_anything(tmp_
             assert ledger.spent("patients").epsilon == 0
             assert ledger.verify().reservations == len(booked[i])
     if not booked[2] or booked[2] == ["returned"]:  # one that was killed cannot say that nothing was asked
+        three.wait_at_most(4.0)
         codes, said = three.run()
         assert codes == [0, 0, 0], said
         assert [statuses[-1] for statuses in _history(three)] == ["settled"] * 3
@@ -147,6 +148,7 @@ def test_door_13_who_leaves_after_the_first_question_leaves_it_spent(tmp_path, s
     three = Consortium(tmp_path, message=2.0, connect=4.0)
     three.run(sabotage=(None, None, sabotage.at(stage[0], sabotage.kill, stage[1])))
     assert _history(three) == [["failed"], ["failed"], ["reserved"]]
+    three.wait_at_most(1.0, 2)  # nobody comes
     codes, said = three.run()
     assert codes == [1, 1, 1]
     assert all("was run here before" in text for text in said[:2])
@@ -234,7 +236,7 @@ def _slow_sums(seconds):
 
 
 def test_door_14_a_member_that_works_longer_than_the_limit_of_a_message_is_waited_for(tmp_path):
-    three = Consortium(tmp_path, message=1.5)
+    three = Consortium(tmp_path, message=1.5, task=linear_task(max_iter=1, step_size=2.0))
     codes, said = three.run(sabotage=(None, _slow_sums(4.0), None), limit=90)
     assert codes == [0, 0, 0], said
 

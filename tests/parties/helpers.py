@@ -162,6 +162,12 @@ class Consortium:
         }
         (home / "party.toml").write_text(tomli_w.dumps(text))
 
+    def wait_at_most(self, seconds, *members):
+        """Let members, by default all, wait so long for the others to appear, from their next start on."""
+        self.connect = seconds
+        for i in members or range(len(self.names)):
+            self.write_config(i)
+
     def replan(self, name="plan.json", **changes):
         """Make a plan of its own nonce and return its path."""
         text = {

@@ -37,6 +37,23 @@ def stall():
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def hurry(seconds, then=None):
+    """Wait so long for others to appear once all have met; do something else as well from the start."""
+
+    def shorten():
+        import gc
+
+        for limits in [x for x in gc.get_objects() if type(x) is links.Limits]:
+            object.__setattr__(limits, "connect", seconds)
+
+    def install():
+        if then is not None:
+            then()
+        at("session", shorten)()
+
+    return install
+
+
 def _links():
     import gc
 

@@ -39,6 +39,7 @@ def test_a_member_that_is_killed_half_way_is_named_and_its_reservation_stays(thr
     assert all("party 2 (west) closed its connection" in text for text in said)
     assert three.history(2)[-1].status.value == "reserved"
     assert three.history(0)[-1].status.value == "failed"
+    three.wait_at_most(1.0, 2)
     codes, said = three.run()  # the others have given it up, so it does not go on
     assert codes == [1, 1, 1]
     assert all("was run here before" in text for text in said[:2])
@@ -87,6 +88,7 @@ def test_a_certificate_of_another_authority_does_not_get_in(three):
 def test_another_members_certificate_does_not_pass_for_ones_own(three):
     for name in ("key.pem", "certificate.pem"):
         shutil.copy(three.folder / "north" / name, three.folder / "south" / name)
+    three.wait_at_most(1.0, 0, 2)
     codes, said = three.run()
     assert codes == [1, 1, 1]
     assert "Two members of [members] have the same fingerprint" in said[1]

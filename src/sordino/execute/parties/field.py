@@ -6,6 +6,7 @@ larger fields, which only very long sums need, use Python's integers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -132,10 +133,8 @@ def lagrange(modulus: int, points: Sequence[int], at: int) -> list[int]:
     """Return the factors with which values at points add up to the value at ``at``."""
     weights = []
     for point in points:
-        above = below = 1
-        for other in points:
-            if other != point:
-                above, below = above * (at - other) % modulus, below * (point - other) % modulus
+        others = [other for other in points if other != point]
+        above, below = (math.prod(place - other for other in others) for place in (at, point))
         weights.append(above * pow(below, -1, modulus) % modulus)
     return weights
 

@@ -61,7 +61,7 @@ class ShamirEngine:
         self.turn = 0  # the label of the last message: everybody counts alike
         Field.of(61)  # its machine code is loaded before anybody waits
         # The loop has a thread of its own: it beats while this member computes on its records.
-        self._thread = threading.Thread(target=self._turn, name="sordino links", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sordino links", daemon=True)
         self._thread.start()
 
     @property
@@ -123,10 +123,6 @@ class ShamirEngine:
         if not self._thread.is_alive():
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
-
-    def _turn(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
 
     def _run(self, work: Any, what: str) -> Any:
         guarded = self._mesh.guard(work, self.limits, what)
