@@ -8,7 +8,7 @@ from tests.statistical.laws import assert_same_law
 
 import sordino.execute.local as local
 from sordino import SparseLinearRegression, SparseLogisticRegression
-from sordino.errors import PlanError
+from sordino.errors import PlanSpentError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, LazyVector, Relation
 from sordino.problems.losses import LOSSES
@@ -126,7 +126,7 @@ def test_the_one_gradient_is_asked_once():
     chosen, (rows, y) = solver(), sparse_rows()
     curator = Curator(LocalExecutor(rows, y, 1.0, 0.25), chosen.plan(PROBLEM).at(1.0), source(5))
     _, w, leg = screen(curator, PROBLEM, chosen._map_columns(curator, PROBLEM)[0], TargetUnit(), 24)
-    with pytest.raises(PlanError, match="was asked"):
+    with pytest.raises(PlanSpentError, match="gradient"):
         leg.descent.gradient(w)
 
 

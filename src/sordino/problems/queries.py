@@ -292,11 +292,7 @@ class GradientCounts(OneCount):
     @property
     def sizes(self) -> Floats:
         """The middle of each cell, in units."""
-        return np.exp2((np.arange(self._cells) - 0.5) / self.cells - _OCTAVES)
-
-    @property
-    def _cells(self) -> int:
-        return self.cells * _OCTAVES + 1
+        return np.exp2((np.arange(self.cells * _OCTAVES + 1) - 0.5) / self.cells - _OCTAVES)
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the counts of those below zero and of the others, shape (2, cells)."""

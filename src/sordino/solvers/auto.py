@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from sordino.errors import PlanError
 from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
@@ -340,24 +339,23 @@ def screen(
     start = SparseVector.zeros(features + kept, kept)
     if kept:
         start.values[-1] = targets.center / (targets.size * affine.intercept)
-    released = curator.release("gradient", (start, affine, None, targets.size)) / n
-    found = as_sparse(hard_threshold(released, count, kept), kept).sorted()
+
+    def gradient(w: Any) -> Any:  # the plan has one
+        return curator.release("gradient", (w, affine, None, targets.size)) / n
+
+    found = as_sparse(hard_threshold(gradient(start), count, kept), kept).sorted()
     columns = found.indices[: found.indices.size - kept]
     if not columns.size:  # only without noise, where no record has an entry
         columns, found = np.zeros(1, dtype=np.int64), SparseVector.zeros(1 + kept, 1 + kept)
     std = noise_std(curator, "gradient") / n
     step = min(LENGTH / max(public_norm(found.values), 1e-300), NOISE / max(std, 1e-300))
-    descent = NoisyDescent(_refuse_gradient, step, Noise(std, features + kept), taken=[step])
+    descent = NoisyDescent(gradient, step, Noise(std, features + kept), taken=[step])
     w = -step * found.values
     if kept:
         w[-1] += start.values[-1]
     chosen = replace(affine.pick(columns), columns=columns)
     leg = replace(Leg.of(descent, affine, None, features), scale=chosen.scale)
     return chosen, w, leg
-
-
-def _refuse_gradient(w: Floats) -> Floats:
-    raise PlanError("The one gradient of this descent was asked.")
 
 
 def spread(values: Floats, columns: Ints | None, size: int) -> Floats:
@@ -532,7 +530,7 @@ class Auto:
             return
         affine, stretch = self._map_columns(curator, problem)
         if self.screens:
-            affine, w, leg = screen(curator, problem, affine, targets, self._first_count)
+            affine, w, leg = screen(curator, problem, affine, targets, next(iter(self.stages.values())).count)
             legs = [leg]
             yield w
         else:
@@ -666,14 +664,10 @@ class Auto:
         counts = [stage.count for stage in self.stages.values()]
         return counts[-1] if counts else problem.features * problem.outputs
 
-    @property
-    def _first_count(self) -> int:
-        return next(iter(self.stages.values())).count
-
     def _map_columns(self, curator: Curator, problem: Problem) -> tuple[Affine, float]:
         """Return the map, and how many times larger the squares of whole rows are than of mapped ones."""
         if self.screens:
-            return listed_map(curator, problem, self._first_count), 1.0
+            return listed_map(curator, problem, next(iter(self.stages.values())).count), 1.0
         affine, least = column_map(curator, problem)
         spread = self._row_noise(curator, problem, "gradient")
         size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread, least)

@@ -283,13 +283,8 @@ class Simplex:
 
 
 @dataclass(frozen=True)
-class L1Ball:
-    """The vectors whose magnitudes sum to at most ``radius``."""
-
-    radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_range("radius", self.radius, "(0, inf)", _COEFFICIENTS)
+class L1Ball(L2Ball):
+    """The vectors whose magnitudes sum to at most ``radius``: a part of the ball of this Euclidean norm."""
 
     def project(self, point: Floats) -> Floats:
         """Project the magnitudes to the simplex and give the signs back."""

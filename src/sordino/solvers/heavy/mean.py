@@ -259,7 +259,11 @@ def two_sides(above: Seen, below: Seen, index: float, doubt: float = DOUBT) -> t
     """
     knots = [side.knot for side in (below, above)]
     if knots == [None, None]:
-        return (hidden_limit(_together(above, below), 1, doubt),) * 2
+        pairs = zip(above.moments, below.moments, strict=True)
+        moments = tuple((k, one + other, math.hypot(a, b)) for (k, one, a), (_, other, b) in pairs)
+        noise, counts = math.hypot(above.noise, below.noise), above.counts + below.counts
+        both = replace(above, counts=counts, noise=noise, moments=moments)
+        return (hidden_limit(both, 1, doubt),) * 2
     seen = max(knot for knot in knots if knot is not None)
     least = index * math.log(2.0)
     low, high = (
@@ -269,13 +273,6 @@ def two_sides(above: Seen, below: Seen, index: float, doubt: float = DOUBT) -> t
         for side, knot in zip((below, above), knots, strict=True)
     )
     return low, high
-
-
-def _together(above: Seen, below: Seen) -> Seen:
-    pairs = zip(above.moments, below.moments, strict=True)
-    moments = tuple((k, one + other, math.hypot(a, b)) for (k, one, a), (_, other, b) in pairs)
-    noise = math.hypot(above.noise, below.noise)
-    return replace(above, counts=above.counts + below.counts, noise=noise, moments=moments)
 
 
 @cache
@@ -411,7 +408,8 @@ class RobustMean:
         if scales is not None:
             cut = np.array([tail.threshold(z) for tail in scales.tails])
         else:
-            cut = np.full(width, self._known_threshold(z, n))
+            log, bound = math.log(1.0 / self.failure), float(self.bound or 0.0)
+            cut = np.full(width, self.fixed or moment_threshold(bound, self.order, n, z, log))
         moments = curator.release("mean", (center, cut)) * (self.blocks / n)
         first, noise = moments[:width], z * cut / n
         squares = moments[width:].reshape(-1, width) / (SEEING_SIDE if self._sees else SIDE)
@@ -429,12 +427,6 @@ class RobustMean:
         endless = self._sees and bool(sure.all()) and not np.isfinite(below + above).all()
         found = RobustEstimate(center + cut * first, cut, noise, *ends, endless, center, spread, sure)
         yield found.within(*self.bounds)
-
-    def _known_threshold(self, z: float, n: int) -> float:
-        if self.fixed is not None:
-            return self.fixed
-        log = math.log(1.0 / self.failure)
-        return moment_threshold(float(self.bound or 0.0), self.order, n, z, log)
 
     def _bias(
         self, scales: Scales | None, cut: Floats, n: int, squares: Floats, blur: float
