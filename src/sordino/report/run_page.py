@@ -175,20 +175,26 @@ def _effects(model: Any) -> list[Line]:
     """Return how much each column and pair of a table matters."""
     shapes = model.shapes_[:TOP]
     most = max((shape.importance for shape in shapes), default=0.0) or 1.0
-    bars = [
-        {
-            "name": s.name[:60],
-            "text": f"{s.importance:.3g}",
-            "left": 0.0,
-            "width": 100.0 * s.importance / most,
-        }
-        for s in shapes
-    ]
+    bars = [_bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance) for s in shapes]
     caption = (
         "How far each column, or pair of columns, moves the prediction of a record (one standard deviation), "
         "in units of the target for numbers, in logarithms for counts and rates, in log odds for labels."
     )
     return [{"title": "What matters", "caption": caption, "bars": bars}]
+
+
+def _bar(name: str, text: str, ends: tuple[float, float], value: float, band: Any = None) -> Line:
+    """Return a bar from zero to a value, and a band, on a chart between two ends; faint inside the band."""
+
+    def place(at: float) -> float:
+        return 100.0 * (at - ends[0]) / (ends[1] - ends[0])
+
+    low, high = place(min(value, 0.0)), place(max(value, 0.0))
+    out: Line = {"name": name[:60], "text": text, "left": low, "width": high - low}
+    if band is not None:
+        out |= {"band_left": place(band[0]), "band_width": place(band[1]) - place(band[0])}
+        out["faint"] = bool(abs(value) <= band[1])
+    return out
 
 
 def _curve(shape: Any) -> Line:
@@ -232,18 +238,7 @@ def _coefficient_chart(title: str, names: Sequence[str], coef: Any, noise: Any, 
     order = np.argsort(-np.abs(np.nan_to_num(coef)), kind="stable")[: min(top, np.count_nonzero(coef))]
     band = np.zeros(len(coef)) if noise is None else 2.0 * np.nan_to_num(noise)
     reach = float(max(np.max(np.abs(coef[order]), initial=0.0), np.max(band[order], initial=0.0))) or 1.0
-    bars = [
-        {
-            "name": names[i][:60],
-            "text": f"{coef[i]:+.3g}",
-            "left": 50.0 + 50.0 * min(coef[i], 0.0) / reach,
-            "width": 50.0 * abs(coef[i]) / reach,
-            "band_left": 50.0 - 50.0 * band[i] / reach,
-            "band_width": 100.0 * band[i] / reach,
-            "faint": bool(abs(coef[i]) <= band[i]),
-        }
-        for i in order
-    ]
+    bars = [_bar(names[i], f"{coef[i]:+.3g}", (-reach, reach), coef[i], (-band[i], band[i])) for i in order]
     rest = np.count_nonzero(coef) - len(order)
     more = f" {rest:,} smaller ones are not shown." if rest else ""
     known = (
@@ -262,16 +257,8 @@ def _scree(model: Any) -> list[Line]:
     above = np.asarray(model.noisy_eigenvalues_)[: len(values)] > float(model.noise_edge_)
     reach = float(np.max(np.abs(values) + 2 * noise, initial=0.0)) or 1.0
     bars = [
-        {
-            "name": str(number),
-            "text": f"{value:.3g}",
-            "left": 0.0,
-            "width": 100.0 * max(value, 0.0) / reach,
-            "band_left": 100.0 * max(value - 2 * spread, 0.0) / reach,
-            "band_width": 100.0 * min(4 * spread, value + 2 * spread) / reach,
-            "faint": not seen,
-        }
-        for number, (value, spread, seen) in enumerate(zip(values, noise, above, strict=True), start=1)
+        _bar(str(k), f"{v:.3g}", (0.0, reach), v, (max(v - 2 * std, 0.0), v + 2 * std)) | {"faint": not seen}
+        for k, (v, std, seen) in enumerate(zip(values, noise, above, strict=True), start=1)
     ]
     caption = (
         "The variance that each axis captures, with a band of two standard deviations. A paler bar is no "
