@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sordino.checks import LEARNED_LABELS, bound_fact, check_noise, declared_bound, encode_labels
+from sordino.checks import LEARNED_LABELS, bound_fact, declared_bound, encode_labels
 from sordino.errors import (
     DivergenceWarning,
     FitWarning,
@@ -348,7 +348,7 @@ def _targets_of(schema: Schema, table: Any) -> Any:
 def declared_rows(estimator: Any, grouped: bool = False) -> int:
     """Return how many rows one person has at most, where no column says whose they are; else one."""
     given = getattr(estimator, "rows_per_person", None)
-    if given is not None and (grouped or check_noise(getattr(estimator, "noise", "sound"))):
+    if given is not None and (grouped or str(getattr(estimator, "noise", "")).startswith("paper")):
         raise InvalidInputError(
             "Expected rows_per_person=None where groups or a person column say whose each row is, and "
             "for published noise: it is for rows whose owners nobody knows."

@@ -1,11 +1,14 @@
 """Dominating pairs: tails against simulation-free references."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event as dp
 from scipy import stats
 
+from sordino.accounting.leaves import flatten
 from sordino.accounting.pairs import (
     addition_pair,
     dilute,
@@ -18,6 +21,8 @@ from sordino.accounting.pairs import (
     response_pair,
     reverse,
 )
+from sordino.accounting.pld import leaf_pairs
+from sordino.kernel.events import Poisson, Relation, count_rows
 
 EDGES = np.linspace(-3, 3, 41) + 0.013
 
@@ -246,3 +251,62 @@ def test_replacing_plus_by_minus_is_the_worst_replacement(rate, std):
             for epsilon in (-0.4, 0.0, 0.3, 1.0):
                 leaked = cell * np.maximum(p - math.exp(epsilon) * q, 0).sum()
                 assert leaked <= hockey_stick(replacement_pair(rate, std), epsilon) + 1e-4  # quadrature
+
+
+ROWS = [
+    [(1.0, 0.0), (1.0, 0.0), (1.0, 0.0)],
+    [(1.0, 0.0), (-1.0, 0.0), (0.6, 0.8)],
+    [(1.0, 0.0), (0.5, 0.5), (0.0, 0.0)],
+    [(0.0, 1.0), (1.0, 0.0), (-0.6, 0.8)],
+]
+
+
+def batch_density(rows, rate, std, points):
+    """The density of a noisy sum over the rows that enter, each with the same probability."""
+    total = 0.0
+    for chosen in itertools.product((0, 1), repeat=len(rows)):
+        shift = np.array(chosen) @ np.array(rows)
+        weight = rate ** sum(chosen) * (1 - rate) ** (len(rows) - sum(chosen))
+        apart = np.square(points - shift).sum(axis=-1)
+        total = total + weight * np.exp(-apart / (2 * std**2)) / (2 * math.pi * std**2)
+    return total
+
+
+def plane_divergence(p, q, epsilon, area):
+    return float(area * np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def test_the_rows_of_a_person_in_a_batch_cost_no_more_than_their_event():
+    rate, std, step = 0.3, 1.1, 0.05
+    axis = np.arange(-12, 12, step) + step / 2
+    points = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+    gaussian = dp.GaussianDpEvent(std / 3)
+    pairs = {
+        relation: leaf_pairs(flatten(Poisson(rate).amplify_rows(gaussian, 1, relation, 3))[0], relation)
+        for relation in Relation
+    }
+    law = [batch_density(rows, rate, std, points) for rows in ROWS]
+    none = batch_density([(0.0, 0.0)], rate, std, points)
+    for epsilon in (-0.7, 0.0, 0.4, 1.2, 2.5):
+        out, into = (float(hockey_stick(pair, [epsilon])[0]) for pair in pairs[Relation.ADD_REMOVE])
+        found = [[plane_divergence(*both, epsilon, step**2) for both in ((p, none), (none, p))] for p in law]
+        # rows that are alike and as long as the clip reach it
+        np.testing.assert_allclose(found[0], [out, into], rtol=1e-3, atol=1e-6)
+        assert all(a < out or a == out == 0 for a, _ in found[1:])
+        assert all(b < into or b == into == 0 for _, b in found[1:])
+        most = max(float(hockey_stick(pair, [epsilon])[0]) for pair in pairs[Relation.REPLACE_ONE])
+        apart = [plane_divergence(p, q, epsilon, step**2) for p, q in itertools.permutations(law, 2)]
+        opposite = batch_density(-np.array(ROWS[0]), rate, std, points)
+        assert max(*apart, plane_divergence(law[0], opposite, epsilon, step**2)) <= most
+
+
+def test_numbers_of_rows_in_a_batch_are_rounded_up_where_they_are_many():
+    for rows, rate in ((7, 0.2), (400, 0.3), (10**6, 1e-4)):
+        numbers, weights = count_rows(rows, rate)
+        exact = stats.binom(rows, rate)
+        assert len(numbers) <= 33
+        assert (numbers[-1], sum(weights)) == (rows, pytest.approx(1.0))
+        above = 1.0 - np.cumsum(weights)
+        np.testing.assert_allclose(above[:-1], exact.sf(numbers[:-1]), atol=1e-12)
+        assert np.dot(numbers, weights) >= exact.mean() * (1 - 1e-12)
+    assert count_rows(7, 0.2)[0] == list(range(8))

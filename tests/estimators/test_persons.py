@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
+from scipy import sparse, stats
 from sklearn.base import clone
 
 import sordino
 from sordino import SparseLinearRegression, SparseLogisticRegression
+from sordino.accounting.leaves import flatten
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import GumbelTopK, Plan, Relation, Release, check_offer
@@ -213,6 +214,26 @@ def test_rows_of_an_unknown_person_get_so_many_times_the_noise():
     )
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+def test_rows_of_an_unknown_person_are_paid_for_in_batches_by_how_many_of_them_enter(relation):
+    X = np.random.default_rng(3).uniform(-1, 1, (400, 2))
+    settings = {"epsilon": 2.0, "delta": 1e-6, "data_norm": 1.5, "target_bound": 1.0, "relation": relation}
+    settings |= {"solver": "sgd", "max_iter": 4, "solver_options": {"batch_size": 40}}
+    one, five = (
+        sordino.LinearRegression(**settings, rows_per_person=m).fit(X, X[:, 0]).privacy_ for m in (None, 5)
+    )
+    assert (one.unit, five.unit) == ("record", "person")
+    first = [float(report.releases[0].sensitivity.split()[0]) for report in (one, five)]
+    assert first[1] == pytest.approx(5 * first[0], rel=1e-3)
+    (leaf,) = {leaf.event for leaf in flatten(five.event)}
+    if relation == "replace-one":  # all five rows as one, which enters if any of them does
+        assert leaf.sampling_probability == pytest.approx(1 - 0.9**5)
+    else:
+        np.testing.assert_allclose(leaf.sensitivities, np.arange(6) / 5)
+        np.testing.assert_allclose(leaf.sampling_probs, stats.binom.pmf(range(6), 5, 0.1), rtol=1e-9)
+    assert 1.98 < five.epsilon <= 2.0
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -238,13 +259,12 @@ def test_axes_and_heavy_tails_of_unknown_persons_get_so_many_times_the_noise(mod
 @pytest.mark.parametrize(
     ("model", "error"),
     [
-        (sordino.PCA(2, data_norm=1.0, solver="spca"), UnsupportedError),
         (sordino.PCA(2, data_norm=1.0, secure_noise=True), UnsupportedError),
         (sordino.PCA(2, data_norm=1.0, solver="gauss", noise="paper", center=False), InvalidInputError),
         (sordino.HeavyTailedRegressor(n_nonzero_coefs=1), UnsupportedError),
         (sordino.HeavyTailedRegressor(secure_noise=True), UnsupportedError),
     ],
-    ids=["batches", "exact", "paper", "selection", "exact heavy"],
+    ids=["exact", "paper", "selection", "exact heavy"],
 )
 def test_axes_and_heavy_tails_refuse_what_is_not_proven_for_unknown_persons(model, error):
     X = np.eye(4)[np.arange(40) % 4]
@@ -268,7 +288,6 @@ def test_axes_of_unknown_persons_take_no_owners_no_chunks_and_no_members():
 @pytest.mark.parametrize(
     ("more", "error"),
     [
-        ({"solver": "sgd", "solver_options": {"batch_size": 5}}, UnsupportedError),
         ({"secure_noise": True}, UnsupportedError),
         ({"noise": "paper", "solver": "sgd"}, InvalidInputError),
         ({"rows_per_person": 0}, InvalidInputError),

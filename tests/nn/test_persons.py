@@ -1,6 +1,7 @@
 """Persons with several records: what one of them adds is at most the clip, and it is the right sum."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings, target
@@ -9,7 +10,9 @@ from tests.nn import test_operations
 from tests.nn.helpers import accuracy, blobs, perceptron
 from torch import nn
 
-from sordino.errors import InvalidInputError, PlanError, PolicyMismatchError
+from sordino import Schema, private_score
+from sordino.accounting import certify
+from sordino.errors import InvalidInputError, PlanError, PolicyMismatchError, UnsupportedError
 from sordino.execute.persons import Owners
 from sordino.execute.torch import TorchExecutor, _round_up
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
@@ -20,9 +23,11 @@ from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
 from sordino.nn.queries import PersonDifference, PersonGradient, TorchGradient, finite_sum
+from sordino.tables import Number, Target
 
 CPU = torch.device("cpu")
 LOSS = nn.CrossEntropyLoss()
+ADDED = Relation.ADD_REMOVE
 
 
 class Reader(nn.Module):
@@ -356,3 +361,51 @@ def test_it_learns_from_persons_with_noise():
     groups = np.arange(600) // 4
     got = trainer(epsilon=10.0, steps=60, batch_size=75, clip_norm=2.0).fit(x, y, groups=groups)
     assert accuracy(got.model, x, y) > 0.9
+
+
+# ------------------------------------------------------- records whose owners nobody knows, a declared number
+
+
+def test_records_of_an_unknown_person_are_protected_in_batches():
+    x, y = blobs(200, 5)
+    asked = {"epsilon": 3.0, "delta": 1e-5, "steps": 3, "batch_size": 20, "clip_norm": 0.5}
+    one, four = (Trainer(perceptron(), LOSS, **asked, rows_per_person=m).fit(x, y) for m in (None, 4))
+    (plain,), (release,) = one.privacy.releases, four.privacy.releases
+    assert (one.privacy.unit, four.privacy.unit) == ("record", "person")
+    assert "rows_per_person = 4 (nobody has more; declared)" in four.privacy.public
+    assert float(release.sensitivity.split()[0]) == pytest.approx(
+        4 * float(plain.sensitivity.split()[0]), rel=1e-3
+    )
+    assert 2.97 < four.privacy.epsilon <= 3.0
+    # a mixture by how many of the four enter costs less than all four at once in each batch that holds any
+    crude = Poisson(1 - 0.9**4).amplify(Gaussian(release.noise_multiplier).event(ADDED), 3, ADDED, 200)
+    assert certify(crude, 1e-5, ADDED).epsilon > 3.1
+
+
+def test_a_table_of_unknown_persons_is_protected_in_both_runs():
+    public = np.random.default_rng(0)
+    table = pd.DataFrame({"age": public.uniform(0, 1, 300), "cost": public.uniform(0, 1, 300)})
+    schema = Schema([Number("age", 0, 1), Target("cost", "number", low=0, high=1)])
+    model = NeuralRegressor(2.0, 1e-5, schema=schema, rows_per_person=3, max_iter=2).fit(table)
+    assert model.privacy_.unit == "person"
+    assert "rows_per_person = 3 (nobody has more; declared)" in model.privacy_.public
+    assert 1.9 < model.privacy_.epsilon <= 2.0
+    assert private_score(model, table, epsilon=1.0, delta=1e-5).privacy.unit == "person"
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"rows_per_person": 0}, InvalidInputError),
+        ({"rows_per_person": 3, "secure_noise": True}, UnsupportedError),
+        ({"rows_per_person": 3, "noise": "banded"}, UnsupportedError),
+    ],
+)
+def test_networks_refuse_what_is_not_proven_for_unknown_persons(more, error):
+    x, y = blobs(40, 5)
+    with pytest.raises(error, match=r"rows_per_person|Several records"):
+        Trainer(perceptron(), LOSS, steps=2, **more).fit(x, y)
+    with pytest.raises(InvalidInputError, match="rows_per_person=None"):
+        Trainer(perceptron(), LOSS, steps=2, rows_per_person=3).fit(x, y, groups=np.arange(40) // 3)
+    with pytest.raises(InvalidInputError, match="outside of trainer_options"):
+        NeuralClassifier(trainer_options={"rows_per_person": 3}, max_iter=2).fit(x.numpy(), y.numpy())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,17 @@ def network_rows() -> Iterator[Subject]:
     # and not their law. So one record takes the place of another here.
     views = {"augment": Moved(), "multiplicity": 2}
     yield _trainer("Trainer/views", views, ("memory",), (Relation.REPLACE_ONE.value,))
+    unknown = {"rows_per_person": 3}
+    learn = _estimator("NeuralClassifier", "signs", unknown)
+    for known in (
+        _trainer("Trainer/rows_per_person=3", unknown, ("persons",)),
+        Subject("NeuralClassifier/unknown rows", "signs", learn, ("persons",), rounding=SINGLE, level=PLAIN),
+    ):
+
+        def fit(data: Data, relation: str, known: Subject = known) -> Any:
+            return known.fit(replace(data, groups=None), relation)
+
+        yield replace(known, fit=fit)
     yield Subject("PrivateTrainer", "numbers", _hugging_face, HOMES, rounding=SINGLE, level=PLAIN)
     yield Subject("make_private", "numbers", _loop, HOMES, rounding=SINGLE, level=PLAIN)
 

@@ -110,7 +110,8 @@ def unknown_owner_rows() -> Iterator[Subject]:
 
     And records that are asked as several rows.
     """
-    for form, solver in ((LINEAR[5], "auto"), (LINEAR[5], "gd"), (LINEAR[0], "ight"), (LINEAR[1], "auto")):
+    asked = ((5, "auto"), (5, "gd"), (5, "sgd"), (0, "ight"), (1, "auto"))
+    for form, solver in ((LINEAR[at], solver) for at, solver in asked):
         known = _linear(form, solver, {"rows_per_person": 3}, PLAIN)
 
         def fit(data: Data, relation: str, known: Subject = known) -> Any:

@@ -21,6 +21,9 @@ from sordino.kernel.events import Relation
 STANDARD_DEVIATIONS = 9.9
 """Gaussian losses farther out have probability 2e-23; they are rounded up, not cut off."""
 
+RARE = math.log(1e-17)
+"""Nor are the losses of a shift whose logarithm of a probability is smaller."""
+
 
 class Tails(NamedTuple):
     """Log probabilities of loss > edge (``above``) and loss <= edge, under P and under Q."""
@@ -133,20 +136,42 @@ def fixed_size_pair(rate: float, mu: float) -> Pair:
 def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], std: float) -> Pair:
     """Return sum_i weights_i N(shifts_i) against N(0), all with standard deviation ``std``."""
     parts = [(s, math.log(w)) for s, w in zip(shifts, weights) if w > 0]
+    moved, still = [(s, w) for s, w in parts if s > 0], sum(w for s, w in zip(shifts, weights) if s == 0)
 
     def loss(x: Floats) -> Floats:
         return _log_sum([w + s * (x - s / 2) / std**2 for s, w in parts])
 
-    low, high = -STANDARD_DEVIATIONS * std, max(shifts) + STANDARD_DEVIATIONS * std
-
     def tails(edges: Floats) -> Tails:
-        x = _bisect(loss, edges, low - std, high + std)
+        x = _mixture_inverse(edges, moved, still, std)
         above = _log_sum([w + log_ndtr((s - x) / std) for s, w in parts])
         below = _log_sum([w + log_ndtr((x - s) / std) for s, w in parts])
         return Tails(above, below, log_ndtr(-x / std), log_ndtr(x / std))
 
-    ends = loss(np.array([low, high]))
+    low, farthest = -STANDARD_DEVIATIONS * std, max(s for s, w in parts if w > RARE)
+    ends = loss(np.array([low, farthest + STANDARD_DEVIATIONS * std]))
     return Pair(tails, float(ends[0]), float(ends[1]))
+
+
+def _mixture_inverse(edges: Floats, moved: list[tuple[float, float]], still: float, std: float) -> Floats:
+    """Return x where the loss of a mixture is an edge, by Newton's method from above; -inf below all losses.
+
+    Without its part that does not move, the loss is a logarithm of a sum of exponentials: convex, and no
+    steeper than its largest term, from whose root the iterates fall to the one that is sought.
+    """
+    with np.errstate(divide="ignore"):
+        goal = edges + np.log(-np.expm1(np.minimum(np.log(still) - edges, 0.0)))
+    reached, shifts = np.isfinite(goal), np.array([s for s, _ in moved])
+    goal = np.where(reached, goal, 0.0)
+    x = np.min([(goal - w) * std**2 / s + s / 2 for s, w in moved], axis=0)
+    for _ in range(60):
+        terms = np.array([w + s * (x - s / 2) / std**2 for s, w in moved])
+        top = terms.max(axis=0)
+        terms = np.exp(terms - top)
+        step = (top + np.log(terms.sum(axis=0)) - goal) * terms.sum(axis=0) * std**2 / (shifts @ terms)
+        x = x - step
+        if np.max(np.abs(step)) <= 1e-14 * std:
+            break
+    return np.where(reached, x, -np.inf)
 
 
 def reverse(pair: Pair) -> Pair:
@@ -196,16 +221,6 @@ def complement(log_probability: Floats) -> Floats:
     """Return ``ln(1 - e^log_probability)``."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(-np.expm1(np.minimum(log_probability, 0.0))))  # rounding can pass 1
-
-
-def _bisect(loss: Callable[[Floats], Floats], edges: Floats, low: float, high: float) -> Floats:
-    """Invert an increasing loss on a grid of edges."""
-    left, right = np.full_like(edges, low), np.full_like(edges, high)
-    for _ in range(60):
-        middle = (left + right) / 2
-        up = loss(middle) <= edges
-        left, right = np.where(up, middle, left), np.where(up, right, middle)
-    return left
 
 
 # ----- The price of noise inside an objective: laws that the privacy loss of a tilted minimiser stays below

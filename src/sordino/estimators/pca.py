@@ -116,7 +116,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     secure_noise : exact noise on a lattice, which no artefact of floating point gives away.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
     rows_per_person : the largest number of rows that one person has, where nobody knows whose a row is: then
-        a person is protected, for so many times the noise; not of mini-batches and chunks.
+        a person is protected, for so many times the noise; not in chunks.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``transform`` take tables, encoded by
         :class:`sordino.TableEncoder`, and ``data_norm`` follows from it.
     max_iter : the number of steps of the iterative solvers; None lets a rule on public facts choose.

@@ -12,12 +12,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from numbers import Real
 from typing import Protocol
 
 import attrs
 import numpy as np
 from dp_accounting import dp_event as dp
+from scipy.special import bdtrc
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel.arrays import Rows
@@ -303,6 +305,35 @@ class Poisson(InTurn):
     """Each record enters independently with probability ``rate``; the batch size is secret."""
 
     rate: float = field()  # has to be given
+
+    def amplify_rows(self, event: dp.DpEvent, times: int, relation: Relation, rows: int) -> dp.DpEvent:
+        """Return the event of Gaussian noise for up to ``rows`` rows of a unit, in units of all of them.
+
+        Add-remove: a mixture of shifts, by how many enter. Replace-one: all at once, if any of them enters.
+        """
+        if self.rate < 1 and isinstance(event, dp.GaussianDpEvent):
+            if relation is Relation.REPLACE_ONE:
+                event = dp.PoissonSampledDpEvent(-math.expm1(rows * math.log1p(-self.rate)), event)
+            else:
+                numbers, weights = count_rows(rows, self.rate)
+                shifts = [number / rows for number in numbers]
+                event = dp.MixtureOfGaussiansDpEvent(event.noise_multiplier, shifts, weights)
+        return repeat_event(event, times)
+
+
+@lru_cache(maxsize=64)
+def count_rows(rows: int, rate: float) -> tuple[list[int], list[float]]:
+    """Return how many of ``rows`` rows may enter a Poisson batch, and with which probabilities.
+
+    There are at most 33 numbers: one between two of them counts as the larger, one of a probability below
+    1e-18 as all rows. More rows in a batch cost more, so the event of these is not cheaper.
+    """
+    top, high = 0, rows
+    while top < high:
+        middle = (top + high) // 2
+        top, high = (middle + 1, high) if bdtrc(middle, rows, rate) > 1e-18 else (top, middle)
+    numbers = np.unique(np.append(np.ceil(np.linspace(0, top, 32)), rows)).astype(int)
+    return numbers.tolist(), (-np.diff(bdtrc(numbers, rows, rate), prepend=1.0)).tolist()
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ class Release:
     lazy : the solver can use an answer whose untouched coordinates are not drawn yet.
     rows : how many records of one unit may change at once, where nobody knows whose they are. A chain of so
         many neighbours leads from one data set to the other, so by the triangle inequality answers are at
-        most so many sensitivities apart, whatever the query. Of samples and other noise this is not proven.
+        most so many sensitivities apart, whatever the query. A Poisson batch holds a random number of them:
+        its event is a mixture. Of other batches and other noise this is not proven.
     """
 
     query: Query
@@ -149,12 +150,12 @@ class Release:
 
     def _check_rows(self) -> None:
         plain = type(self.mechanism) in (Gaussian, SymmetricGaussian) and not self.mechanism.secure
-        if self.rows < 1 or not plain or not isinstance(self.sampling, Full):
+        if self.rows < 1 or not plain or type(self.sampling) not in (Full, Poisson):
             kind, drawn = type(self.mechanism).__name__, type(self.sampling).__name__
             raise UnsupportedError(
                 f"Several records of a unit ({self.rows}) are proven for Gaussian noise in doubles on all "
-                f"records, not for {kind} noise on {drawn} batches. Use a solver that asks all records "
-                "(solver='auto', 'gd' or 'ight' of linear models), and secure_noise=False."
+                f"records or Poisson batches, not for {kind} noise on {drawn} batches. Use solver='auto', "
+                "'gd' or 'sgd' of linear models, noise='independent' of networks, and secure_noise=False."
             )
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
@@ -164,7 +165,7 @@ class Release:
         proof of the dominating pair in the privacy notes.
         """
         if isinstance(self.sampling, (Poisson, Cyclic)) and self.sampling.rate < 1:
-            return relation.contributions * self.query.contribution(params)
+            return self.rows * relation.contributions * self.query.contribution(params)
         return self.rows * self.query.sensitivity(relation, params)
 
     @property
@@ -178,6 +179,8 @@ class Release:
         single = self.mechanism.event(relation)
         if isinstance(self.mechanism, Correlated) and not self.mechanism.sampled:
             return single  # its norm is that of all releases together
+        if self.rows > 1 and isinstance(self.sampling, Poisson):
+            return self.sampling.amplify_rows(single, self.times, relation, self.rows)
         return self.sampling.amplify(single, self.times, relation, population)
 
 

@@ -32,8 +32,10 @@ from sordino.private_estimator import (
     Scored,
     Tabular,
     center_targets,
+    declared_rows,
     declared_target,
     encoded_labels,
+    owner_facts,
     target_bound,
     target_fact,
 )
@@ -53,7 +55,8 @@ _BLOCK = 4096
 _SHARE, _ENOUGH, _CORRECTION_CLIP, _QUIET = 0.4, 4e4, 0.1, 0.004
 _COLUMN_SCALE = 2.0  # encoded columns are shares of one
 _OF_TRAINERS = (
-    "epsilon", "delta", "optimizer", "smoothing", "relation", "ledger", "dataset_id", "device", "verbose",
+    "epsilon", "delta", "optimizer", "smoothing", "relation", "rows_per_person", "ledger", "dataset_id",
+    "device", "verbose",
 )  # fmt: skip
 _INTERCEPT = 0.25  # the intercept column of the linear model, in units of the row bound
 
@@ -78,6 +81,7 @@ class _Parameters:
     relation: str = "add-remove"
     ledger: Any = None
     dataset_id: str | None = None
+    rows_per_person: int | None = None
     schema: Any = None
     device: str | None = None
     trainer_options: dict[str, Any] | None = None
@@ -138,7 +142,8 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         """
         ask = self._ask(units).require_number("A network on a table")
         ask = replace(ask, learned=ask.find_paid(self._schema_prices()))
-        first = replace(ask, epsilon=ask.epsilon * math.sqrt(1.0 - _correction_share(units, ask.epsilon)))
+        share = _correction_share(units, ask.epsilon / declared_rows(self))
+        first = replace(ask, epsilon=ask.epsilon * math.sqrt(1.0 - share))
         task, rows = self._linear(X, targets, outputs, first, groups)
         inputs = torch.cat([torch.zeros(X.shape[0], outputs), self._columns(X)], dim=1)
         made = trainer._prepare(source_of(inputs, torch.from_numpy(targets)).with_owners(groups))
@@ -161,13 +166,14 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         loss, margins, values = self._linear_targets(targets, outputs)
         rows = executor_of(X, values, bound, intercept)
         rows = rows if groups is None else GroupedExecutor(rows, groups)
-        unit = "record" if groups is None else "person"
+        each = declared_rows(self, groups is not None)
+        unit = "record" if groups is None and self.rows_per_person is None else "person"
         problem = Problem(
             loss,
             rows.population,
             X.shape[1],
             Relation.parse(self.relation),
-            ask.epsilon,
+            ask.epsilon / each,
             ask.delta,
             outputs=margins,
             data_norm=bound,
@@ -176,10 +182,12 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             lines=() if basis is None else self.encoder_.lines,
             unit=unit,
             secure_noise=bool((self.trainer_options or {}).get("secure_noise", False)),
+            rows=each,
         )
         solver = make_solver("auto" if groups is None else "gd", problem, Options())
         norm = bound_fact("data_norm", bound, "by the schema", "rows are clipped to it")
-        public = (*size_facts(problem, unit), norm, *self._schema_facts())
+        held = "record" if groups is None else "person"
+        public = (*size_facts(problem, held), norm, *owner_facts(self), *self._schema_facts())
         name = f"{type(self).__name__} (linear model)"
         return Task(solver, problem, name, public=public, finish=partial(_coefficients, problem)), rows
 
@@ -219,7 +227,10 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             "public": (said, *self._schema_facts()),
             "learned": self._schema_prices(),
         }
-        return Trainer(model, loss, **(settings | (self.trainer_options or {})))
+        more = self.trainer_options or {}
+        if own := sorted(set(_OF_TRAINERS) & set(more)):
+            raise InvalidInputError(f"Expected {own[0]} outside of trainer_options: pass {own[0]}= itself.")
+        return Trainer(model, loss, **(settings | more))
 
     def _clip(self) -> float:
         """Return the clip of a record's gradient: the asked one, or by what is learned."""
@@ -237,7 +248,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         if not isinstance(self.epsilon, Real) or not self.epsilon > 0:
             return None  # the trainer refuses it
         weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        epsilon = float(self.epsilon)
+        epsilon = float(self.epsilon) / declared_rows(self)
         if not self._corrects:
             return noise_rate(population, epsilon, weights, self._clip())
         epsilon *= math.sqrt(_correction_share(population, epsilon))
@@ -306,7 +317,7 @@ class NeuralClassifier(_Labels, Scored, ClassifierMixin, _Neural):
     classes : the labels; None takes those seen, which the report lists as assumed public.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, and labels or targets, their
         bounds and ``data_norm`` are what it declares.
-    relation, ledger, dataset_id, device, verbose : as in :class:`sordino.nn.Trainer`.
+    relation, rows_per_person, ledger, dataset_id, device, verbose : as in :class:`sordino.nn.Trainer`.
     trainer_options : any other setting of :class:`sordino.nn.Trainer`.
     random_state : seeds the initial weights only, never the noise.
 

@@ -133,7 +133,7 @@ class Training:
         """Words for all that decides what is asked, of whom, and how it is noised."""
         task, said = self.task, words(self.solver)
         said += f", one {task.unit}" if task.grouped or task.unit != "record" else ""
-        said += ", of several records" if task.grouped else ""
+        said += ", of several records" if task.grouped else f" of {task.rows} records" * (task.rows > 1)
         views = self.executor.views
         said += f", {words(views)}" if views is not None else ""
         said += f", {words(task.correlation.mechanism)}" if task.correlation is not None else ""
@@ -255,7 +255,7 @@ def together(made: Training, opened: Callable[[], Session]) -> Session:
             "number of records": task.population,
             "model": (network.names, tuple(map(tuple, network.shapes))),
             "parameters at the start": 0 if network.sharded else fingerprint(network.flat().cpu()),
-            "setting": (words(made.solver), task.relation.value, task.unit),
+            "setting": (words(made.solver), task.relation.value, task.unit, task.rows),
             "data": made.mark,
             "owners of records": fingerprint([torch.from_numpy(part) for part in parts]),
         }

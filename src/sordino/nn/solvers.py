@@ -21,6 +21,7 @@ from sordino.nn.queries import (
     TorchDifference,
     TorchGradient,
 )
+from sordino.problems.problem import Setting
 from sordino.runs.training import Choice
 from sordino.solvers import SOLVERS, Capabilities, Entry, Option, Options, capabilities_of, make_solver
 from sordino.solvers.base import FLAGS
@@ -40,7 +41,7 @@ from sordino.values import check_range
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkTask:
+class NetworkTask(Setting):
     """What is public about training one network: the model, n, the relation, the unit.
 
     ``grouped`` says that a unit has several records, whose gradients are added up before the clip. With
@@ -55,6 +56,7 @@ class NetworkTask:
     grouped: bool = False
     block: Block | None = None
     correlation: Choice | None = None
+    rows: int = 1
 
     def release(self, query: Query, batch: int, times: int = 1) -> Release:
         """Return so many releases with independent noise, each of a Poisson batch of this expected size."""
@@ -70,10 +72,6 @@ class NetworkTask:
         """Return the sum of clipped corrections of the units."""
         kind = PersonDifference if self.grouped else TorchDifference
         return kind(self.engine, clip, difference_clip, gamma, self.block)
-
-    def planned(self, **releases: Release) -> Plan:
-        """Return the plan of these releases."""
-        return Plan(releases, self.relation, self.population, self.unit)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -398,7 +396,8 @@ def choose_settings(source: Any, population: int, weights: int, kind: str | None
             f"Expected recipe in {sorted((*RECIPES, 'auto'))} or None, got {source.recipe!r}."
         )
     name = kind if source.recipe == "auto" else source.recipe
-    base = _PLAIN | ({} if name is None else RECIPES[name](population, source.epsilon, weights))
+    worth = source.epsilon / (source.rows_per_person or 1)
+    base = _PLAIN | ({} if name is None else RECIPES[name](population, worth, weights))
     if source.recipe == "auto":
         base["clip_norm"] = _FLOOR if source.clip_norm is None else source.clip_norm
         base["learning_rate"] /= 1.0 if base["optimizer"] == "adam" else base["clip_norm"]

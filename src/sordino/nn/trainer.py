@@ -34,6 +34,7 @@ from sordino.nn.solvers import (
     choose_settings,
     solver_of,
 )
+from sordino.private_estimator import declared_rows, owner_facts
 from sordino.runs import Ask, Price, PrivacyReport, track
 from sordino.runs.training import Choice
 from sordino.runs.training import Training as Priced
@@ -227,6 +228,8 @@ class Trainer:
     relation, unit : which data sets are neighbours. ``unit`` is a word for what one record is, for example a
         person all of whose data it holds; it groups nothing, and the report says so. With ``groups`` it is
         a word for the owners of records, ``"person"`` where nothing else is said.
+    rows_per_person : the largest number of records that one person has, where nobody knows whose a record is:
+        then a person is protected, whatever number of these records enters a batch.
     ledger, dataset_id : where the budget is booked.
     checkpoint, checkpoint_every : a path, and how many steps between two savings.
     distributed : whether the processes of ``torch.distributed`` train together, see the guide; None lets them
@@ -278,6 +281,7 @@ class Trainer:
     noise: str = "independent"
     relation: str | Relation = "add-remove"
     unit: str = "record"
+    rows_per_person: int | None = None
     ledger: Any = None
     dataset_id: str | None = None
     checkpoint: Any = None
@@ -337,6 +341,7 @@ class Trainer:
         booked = self.ledger, self.dataset_id
         budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
         self._check_kinds()
+        rows = declared_rows(self, source.owners is not None)
         source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
         if is_sharded(self.model):
@@ -357,12 +362,12 @@ class Trainer:
         if not network.sharded:
             asked = self.compiled, solver.recipe.steps
             engine, said = compiled_engine(engine, chunk, expected, source.example, *asked)
-        owned = source.owners is not None
+        owned = source.owners is not None or self.rows_per_person is not None
         unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
         relation = Relation.parse(self.relation)
-        correlation = self._correlation(solver, source.population, budget)
-        task = NetworkTask(engine, source.population, relation, unit, source.grouped, block, correlation)
+        choice = self._correlation(solver, source.population, budget)
+        task = NetworkTask(engine, source.population, relation, unit, source.grouped, block, choice, rows)
         wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
         noisy_device = wanted and not self.secure_noise
         executor = source.executor(device, chunk, noisy_device, processes)
@@ -370,7 +375,7 @@ class Trainer:
             executor = _sharded().sharded_executor(executor, engine, source.example, expected)
         mark = check_records(executor, network, source.example)
         watch, shown = self._watch(network, solver.recipe)
-        facts = (*public_facts(task), *shown, *self.public)
+        facts = (*public_facts(task), *owner_facts(self), *shown, *self.public)
         notes = (*engine_notes(engine), *said)
         if source.views is not None:
             notes += (f"clipped is the mean gradient of {source.views.count} random views of a record",)
@@ -514,5 +519,5 @@ def public_facts(task: NetworkTask) -> tuple[str, ...]:
         f"number of {task.unit if task.grouped else 'record'}s: {task.population}",
         f"architecture and initial parameters ({network.size} trained)",
     )
-    plain = task.grouped or task.unit == "record"
+    plain = task.grouped or task.unit == "record" or task.rows > 1
     return said if plain else (*said, f"each {task.unit} is one record of the data")

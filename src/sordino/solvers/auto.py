@@ -91,13 +91,14 @@ def has_units(problem: Problem) -> bool:
     """Return whether the sizes of columns are counted one by one: few columns of many records times epsilon.
 
     Sums of columns in one unit, that of the longest, tell nothing of columns that are a thousand times
-    smaller. A histogram of sizes needs no unit.
+    smaller. A histogram of sizes needs no unit. Lines, hats and products of a table have the sizes that its
+    encoder gave them on purpose, so that pairs are followed after curves: a unit for each would undo that.
     """
     signal = problem.population * min(problem.epsilon, 4.0)
     few = has_metric(problem) or problem.loss.targets == "counts"
     numbers = problem.loss.targets == "numbers" and problem.unit == "record"
     power = 1.0 if numbers or isinstance(problem.loss, LabelModel) else 0.5
-    return few and signal >= _SHOWN * problem.features**power
+    return few and not problem.lines and signal >= _SHOWN * problem.features**power
 
 
 def map_queries(problem: Problem, units: bool) -> dict[str, tuple[Any, int, float]]:
@@ -166,7 +167,6 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
         units, sizes = np.where(full, closer, units), np.where(full, nearer, sizes)
     scale = np.maximum(sizes[0], max(_DROWNED * hidden, 1.0 / n)) ** -COLUMN_POWER
     found = Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
-    found = lengthen_lines(problem, found, hidden)
     parts = np.square(found.scale * units)
     unseen = parts * np.maximum(sizes[1], min(hidden, 1.0))  # of one column at least
     return found, _LEAST * math.sqrt(max(float(parts @ sizes[1]), float(unseen.min())))
