@@ -186,8 +186,8 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         )
         solver = make_solver("auto" if groups is None else "gd", problem, Options())
         norm = bound_fact("data_norm", bound, "by the schema", "rows are clipped to it")
-        held = "record" if groups is None else "person"
-        public = (*size_facts(problem, held), norm, *owner_facts(self), *self._schema_facts())
+        sizes = size_facts(problem, "record" if groups is None else "person")
+        public = (*sizes, norm, *owner_facts(self), *self._schema_facts())
         name = f"{type(self).__name__} (linear model)"
         return Task(solver, problem, name, public=public, finish=partial(_coefficients, problem)), rows
 

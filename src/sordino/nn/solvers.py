@@ -396,7 +396,7 @@ def choose_settings(source: Any, population: int, weights: int, kind: str | None
             f"Expected recipe in {sorted((*RECIPES, 'auto'))} or None, got {source.recipe!r}."
         )
     name = kind if source.recipe == "auto" else source.recipe
-    worth = source.epsilon / (source.rows_per_person or 1)
+    worth = float(source.epsilon) / (source.rows_per_person or 1)
     base = _PLAIN | ({} if name is None else RECIPES[name](population, worth, weights))
     if source.recipe == "auto":
         base["clip_norm"] = _FLOOR if source.clip_norm is None else source.clip_norm
