@@ -92,6 +92,19 @@ def test_every_kept_run_has_its_commit_its_seed_and_the_settings_of_today(kept):
         assert all(found["commit"] and found["seed"] >= 0 for found in one["outcomes"]), key
 
 
+@pytest.mark.parametrize("path", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_a_number_that_cites_a_kept_table_stands_in_it(path):
+    """Numbers with one decimal before `reproduced/NAME.md`, back to a bar, a full stop or the last one."""
+    for said, name in re.findall(
+        r"([^|`]*)`reproduced/([a-z0-9-]+)\.md`", re.sub(r"`\w+`", "", path.read_text("utf-8"))
+    ):
+        page = (ROOT / "benchmarks" / "results" / "reproduced" / f"{name}.md").read_text("utf-8")
+        known = [float(n) for n in re.findall(r"\d*\.\d+|\d+", page)]
+        for number in re.findall(r"(?<![.\d])\d+\.\d(?!\d)", re.split(r"[a-z)]\. ", said)[-1]):
+            near = [v for v in known if min(abs(v - float(number)), abs(100 * v - float(number))) <= 0.0501]
+            assert near, (path.name, name, number)
+
+
 def tables(text):
     """Yield the first line of each table of a page, with the section around it."""
     for section in re.split(r"^#", text, flags=re.M):
