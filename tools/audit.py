@@ -98,7 +98,7 @@ def bars(only: str, **how: Any) -> Iterator[tuple[str, Any, float]]:
     for name, epsilon in product(BARS, (1.0, 2.0, 4.0)):
         title, begin = f"{name}, epsilon {epsilon:g}", time.process_time()
         if only in title:
-            asked = {**how, "fits": round(how["fits"] * (4.0 / epsilon) ** 1.5)}  # less is told by each
+            asked = {**how, "fits": round(how["fits"] * (4.0 / epsilon) ** 0.5)}  # less is told by each
             data = X if name == "mean" else None
             yield title, sordino.audit(BARS[name](epsilon), data, **asked), time.process_time() - begin
 
@@ -229,7 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--bars", action="store_true")
     options.add_argument("--epsilon", type=float, default=2.0)
     options.add_argument("--seconds", type=float, default=1.0)
-    options.add_argument("--draws", type=int, default=2_000)
+    options.add_argument("--draws", type=int, default=4_000)
     options.add_argument("--fits", type=int, default=0)
     options.add_argument("--canaries", type=int, default=0)
     options.add_argument("--json", type=Path)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import special, stats
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from sordino.accounting.trade_off import TradeOff
 from sordino.auditing.tape import Heard, Recording
@@ -51,15 +51,15 @@ class Pair:
         sampled = isinstance(sampling, FixedSize) or (isinstance(sampling, Poisson) and self.absent is None)
         return known and self.ours.sensitivity > 0 and (not sampled or getattr(sampling, "rate", 0.0) == 1.0)
 
-    def ratios(self, noise: NoiseSource, count: int) -> tuple[Floats, Floats]:
-        """Draw answers on both sides and return their log likelihood ratios, ours over theirs."""
+    def ratios(self, seed: int, count: int) -> tuple[Floats, Floats]:
+        """Draw answers on both sides with the same noise; return log likelihood ratios, ours over theirs."""
         asked = self.ours.asked
         centres = [one.vector for one in (self.ours, self.theirs, self.absent or self.theirs)]
         density = DENSITIES[type(asked.release.mechanism)]
         scale = declared_scale(self.ours)
         found = []
         for side in (self.ours, self.theirs):
-            answers = self._answers(side, noise, count)
+            answers = self._answers(side, NoiseSource.seeded_not_private(seed), count)
             logs = [density(answers, centre, scale, asked) for centre in centres]
             found.append(self._mix(logs[0], logs[2]) - self._mix(logs[1], logs[2]))
         return found[0], found[1]
@@ -94,8 +94,8 @@ def pairs_of(ours: Recording, theirs: Recording, absent: Recording | None) -> li
 
 
 def transcripts(pairs: Sequence[Pair], noise: NoiseSource, count: int) -> tuple[Floats, Floats]:
-    """Draw transcripts on both neighbours and return their log likelihood ratios."""
-    found = [pair.ratios(noise, count) for pair in pairs]
+    """Draw transcripts on both neighbours, in pairs, and return their log likelihood ratios."""
+    found = [pair.ratios(noise.subkey(), count) for pair in pairs]
     return sum((f[0] for f in found), np.zeros(count)), sum((f[1] for f in found), np.zeros(count))
 
 
@@ -165,8 +165,7 @@ class Rates:
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon that the rates prove at ``delta``, whatever the shape of the curve."""
-        gain = self.true_positive - delta
-        return max(0.0, math.log(gain / self.false_positive)) if gain > 0 else 0.0
+        return math.log(max(1.0, (self.true_positive - delta) / self.false_positive))
 
 
 def least(hits: int, draws: int, error: float) -> float:
@@ -175,25 +174,26 @@ def least(hits: int, draws: int, error: float) -> float:
 
 
 def advantage(ours: Floats, theirs: Floats, error: float) -> float:
-    """Return the lower end of the true minus the false positive rate of "a positive score is ours"."""
+    """Return the lower end of true minus false positive rates of "positive is ours"; no noise in common."""
     right, count = int(np.sum(ours > 0) + np.sum(theirs <= 0)), len(ours) + len(theirs)
     return 2 * least(right, count, error) - 1
 
 
-def wins(ours: Floats, theirs: Floats) -> float:
-    """Return how often a score of ours is above one of theirs, over all pairs; ties count half."""
-    return float(stats.mannwhitneyu(ours, theirs).statistic) / (len(ours) * len(theirs))
+def wager(ours: Floats, theirs: Floats, error: float) -> Callable[[TradeOff, float], bool]:
+    """Return who refutes curves, with a chance of error, by bets on pairs of scores with the same noise.
 
+    A soft test says yes to a score s with probability ``Phi(s / width)``, so its rates are those of a test.
+    """
+    first, count = max(1, len(ours) // 5), max(1, len(ours) * 4 // 5)  # that choose; the rest are bet on
+    width = count**-0.2 * np.std([ours[:first], theirs[:first]]) + 1e-300
+    chosen, gains = np.split(ndtr(ours / width) - ndtr(theirs / width), [first])
+    stake = math.sqrt(-2 * math.log(error) / count) * (1 + chosen.mean()) / (chosen.std() + 1e-9)
 
-def most_wins(curve: TradeOff, draws: int, error: float) -> float:
-    """Return the share of wins that a curve allows in draws of each, but for a chance of ``error``."""
-    even, rate = np.linspace(-1.0, 1.0, 241), np.linspace(0.0, 1.0, 1001) ** 2
-    prices = 12.0 * even * np.abs(even)  # some tangents of the rates, most of them where curves bend
-    costs = np.array([curve.delta(e) for e in prices])
-    true = np.minimum(1.0, np.min(np.exp(prices) * rate[:, None] + costs, axis=1))
-    mean, square, late = (np.trapezoid(part, rate) for part in (true, true**2, 2 * rate * (1 - true)))
-    spread = mean * (1 - mean) + (draws - 1) * (square - mean**2 + late - (1 - mean) ** 2)
-    return float(mean + ndtri(1 - error) * math.sqrt(max(spread, 0.0)) / draws)
+    def refutes(curve: TradeOff, error: float) -> bool:
+        most = curve.advantage  # a gain of -1 loses the stake
+        return bool(np.sum(np.log1p(min(0.99, stake) * (gains - most) / (1 + most))) >= -math.log(error))
+
+    return refutes
 
 
 def power(claim: TradeOff, truth: TradeOff, draws: int, error: float) -> float:
@@ -257,19 +257,18 @@ class Bets:
     """Gamblers against a claimed trade-off curve; the claim is refuted where their mean wealth is large."""
 
     def __init__(self, curve: TradeOff) -> None:
-        grid = product((0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 1.0), (0.1, 0.3, 0.6))
+        prices, parts, shares = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 1.0), (0.1, 0.3, 0.6)
+        a, part, share = np.array(list(product(prices, parts, shares))).T[..., None]
         # a place on the line of log ratios, the price of a false alarm, that of the game, the share staked
-        self._bets = [(part * a, math.exp(a), curve.delta(a), s / (math.exp(a) + 1)) for a, part, s in grid]
-        self._wealth = np.zeros(2 * len(self._bets))
+        self._place, self._price, self._stake = part * a, np.exp(a), share / (np.exp(a) + 1)
+        self._cost = np.array([[curve.delta(float(one))] for one in a[:, 0]])
+        self._wealth = np.zeros(2 * len(a))
 
     def see(self, ours: Floats, theirs: Floats) -> float:
         """Bet on further draws; return the mean wealth."""
-        for i, (place, price, cost, stake) in enumerate(self._bets):
-            for j, (one, other) in enumerate(
-                ((ours > place, theirs > place), (theirs < -place, ours < -place))
-            ):
-                gains = one - price * other - cost
-                self._wealth[2 * i + j] += float(np.sum(np.log1p(stake * gains)))
+        for j, (one, other) in enumerate(((ours, theirs), (-theirs, -ours))):
+            gains = (one > self._place) - self._price * (other > self._place) - self._cost
+            self._wealth[j::2] += np.sum(np.log1p(self._stake * gains), axis=1)
         return float(np.exp(special.logsumexp(self._wealth) - math.log(len(self._wealth))))
 
 
@@ -285,14 +284,15 @@ class Scale:
     def of(cls, runs: Sequence[Recording]) -> Scale:
         """Read the residuals of all Gaussian answers."""
         logs, out = np.zeros(len(_SCALES)), cls()
-        seen: list[Floats] = []
+        seen: dict[int, list[Floats]] = {}
         for heard in (heard for run in runs for heard in run.questions):
             found = residuals(heard)
             if found is None or not found.size:
                 continue
-            if any(found.shape == other.shape and np.allclose(found, other, 1e-6, 1e-9) for other in seen):
+            others = seen.setdefault(found.size, [])
+            if others and np.isclose(others, found, 1e-6, 1e-9).all(axis=1).any():
                 out.reused = (*out.reused, heard.name)
-            seen.append(found)
+            others.append(found)
             out.count += found.size
             squares = float(np.sum(found**2))
             logs += [-found.size * math.log(s) - squares * (s**-2 - 1) / 2 for s in _SCALES]

@@ -24,7 +24,7 @@ from sordino.errors import AuditError, UnsupportedError
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.kernel.events import Relation, compose_events
 from sordino.kernel.mechanism import Gaussian
-from sordino.kernel.noise import fresh_noise
+from sordino.kernel.noise import fresh_noise, seeded_noise_not_private
 from sordino.runs import PrivacyReport
 from sordino.runs.promise import at_multipliers, distance
 from sordino.values import at_most
@@ -431,8 +431,7 @@ class _Auditor:
         if not pairs:
             yield Attack("white box", "no release has a likelihood that is known here", False)
             return
-        claim = self.report.trade_off
-        bets, wealth, stopped = attacks.Bets(claim), 0.0, None
+        bets, wealth, stopped = attacks.Bets(self.report.trade_off), 0.0, None
         seen: tuple[list[float], list[float]] = ([], [])
         while len(seen[0]) < draws and (time.monotonic() < end or not seen[0]):
             count = min(max(attacks.FIRST, len(seen[0])), attacks.ROUND, draws - len(seen[0]))
@@ -446,23 +445,22 @@ class _Auditor:
         yield Attack("sequential", f"{words} (wealth {wealth:.3g})", stopped is not None, runs=len(seen[0]))
 
     def _bounded(self, name: str, ours: Any, theirs: Any, releases: int | None = None) -> Attack:
-        """Return what guesses prove: a score above zero says "ours"."""
-        claim, report, error = self.report.trade_off, self.report, 1 - self.confidence
-        rates, won = attacks.Rates.of(ours, theirs, error), attacks.wins(ours, theirs)
+        """Return what guesses prove: a score above zero says "ours"; a pair of them has the same noise."""
+        claim, error = self.report.trade_off, 1 - self.confidence
+        rates, refutes = attacks.Rates.of(ours, theirs, error), attacks.wager(ours, theirs, error)
         of = "" if releases is None or not self.worst else f"{releases} of {len(self.worst[0].questions)}"
         words = (
             f"true positives >= {rates.true_positive:.3f} at false positives <= {rates.false_positive:.3f} "
             f"{of and f'of {of} answers '}in {rates.draws} draws"
         )
-        strict = attacks.Rates.of(ours, theirs, ALARM / 2)
+        strict = attacks.Rates.of(ours, theirs, ALARM / 3)
         refuted = strict.true_positive > claim.true_positive_rate(strict.false_positive)
-        refuted = refuted or attacks.advantage(ours, theirs, ALARM / 2) > claim.advantage
-        chance = (
-            attacks.power(claim, self._family(0.5), 2 * len(ours), ALARM / 2) if self._is_composed else None
-        )
-        known = (rates.false_positive, rates.true_positive)
-        epsilon = self._demonstrate(lambda curve: attacks.most_wins(curve, len(ours), error) < won)
-        return Attack(name, words, refuted, epsilon, rates.epsilon(report.delta), chance, known, len(ours))
+        refuted = refuted or attacks.advantage(ours[::2], theirs[1::2], ALARM / 3) > claim.advantage
+        refuted = refuted or refutes(claim, ALARM / 3)
+        chance = attacks.power(claim, self._family(0.5), len(ours), ALARM / 3) if self._is_composed else None
+        epsilon = self._demonstrate(lambda curve: refutes(curve, error))
+        plain, reached = rates.epsilon(self.report.delta), (rates.false_positive, rates.true_positive)
+        return Attack(name, words, refuted, epsilon, plain, chance, reached, len(ours))
 
     def _family(self, scale: float) -> TradeOff:
         """Return the curve of the plan with its noise scaled; the claim's own where parts are not known."""
@@ -501,10 +499,10 @@ class _Auditor:
         def refuted(curve: TradeOff, error: float = error) -> bool:
             return any(attacks.one_run_refutes(curve, *guess, count, error) for guess in guesses)
 
-        words = ", ".join(f"{right} of {some}" for right, some in guesses)
+        told = ", ".join(f"{right} of {some}" for right, some in guesses)
         plain = max(attacks.one_run_epsilon(*guess, count, self.report.delta, error) for guess in guesses)
         wrong = refuted(self.report.trade_off, ALARM / len(guesses))
-        words = f"{words} guesses on {count} canaries of one fit were right"
+        words = f"{told} guesses on {count} canaries of one fit were right"
         yield Attack("one run", words, wrong, self._demonstrate(refuted), plain, runs=count)
 
     def _black_box(self, fits: int) -> Iterator[Attack]:
@@ -538,12 +536,16 @@ class _Auditor:
     def _outputs(self, name: str, crowds: list[Any], fits: int) -> tuple[list[Any], list[Any], Attack]:
         """Fit on both sides, each a run and who is absent, and guess by what a canary moves.
 
-        That is learned from fits with the same noise on both sides, which are not judged, and so is the crowd
-        in which a canary shows most.
+        A pair of fits has the same noise on both sides. That is learned from pairs which are not judged, and
+        so is the crowd in which a canary shows most.
         """
 
+        def one(run: Any, absent: Any, seed: int) -> Any:
+            with seeded_noise_not_private(seed):
+                return play(run, None, absent, None).made
+
         def fitted(sides: Any, seeds: Any) -> list[list[Any]]:
-            return [[play(run, None, absent, seed).made for seed in seeds] for run, absent in sides]
+            return [[one(run, absent, seed) for seed in seeds] for run, absent in sides]
 
         few, many = min(fits, CHOSEN), min(fits, max(LEARNED, fits // 4))
         first = [fitted(sides, range(few)) for sides in crowds]
@@ -551,11 +553,11 @@ class _Auditor:
         best = int(np.argmax([-1.0 if one is None else attacks.separation(*one) for one in told]))
         more = fitted(crowds[best], range(few, many))
         learned = _numbers([one + other for one, other in zip(first[best], more, strict=True)])
-        judged = fitted(crowds[best], [None] * fits)
+        noise = fresh_noise()
+        judged = fitted(crowds[best], [noise.subkey() for _ in range(fits)])
         numbers = _numbers(judged)
-        if learned is None or numbers is None or learned[0].shape[1:] != numbers[0].shape[1:]:
-            attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
-        else:
+        attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
+        if learned is not None and numbers is not None and learned[0].shape[1:] == numbers[0].shape[1:]:
             ours, theirs = map(attacks.discriminant(*learned), numbers)
             attack = self._bounded(name, ours, theirs)
         return judged[0], judged[1], attack
@@ -566,15 +568,13 @@ class _Auditor:
         low, high = ends_of(self.records.parts[1])
         runs = [self.runner(base.changed(0, (row, end))) for end in (target, low if target == high else high)]
         made = [[play(run, seed=None).made for _ in range(fits)] for run in runs]
-        scores = attacks.above_quantile(
-            *(np.array([_belief(m, row[None], target)[0] for m in side]) for side in made)
-        )
+        beliefs = [np.array([_belief(m, row[None], target)[0] for m in side]) for side in made]
+        scores = attacks.above_quantile(*beliefs)
         right, count = int(np.sum(scores[0] > 0) + np.sum(scores[1] <= 0)), 2 * len(scores[0])
         epsilon, delta, steps = self.report.epsilon, self.report.delta, 3 - self.report.relation.contributions
         group = worst_trade_off(steps * epsilon, delta * (1 + (steps - 1) * math.exp(min(epsilon, 500.0))))
-        words = f"the target was guessed in {right} of {count} fits"
         refuted = 2 * attacks.least(right, count, ALARM) - 1 > group.advantage
-        return Attack("attribute", words, refuted, runs=fits)
+        return Attack("attribute", f"the target was guessed in {right} of {count} fits", refuted, runs=fits)
 
 
 def _numbers(sides: list[list[Any]]) -> list[Any] | None:

@@ -118,7 +118,7 @@ def play(
     run : what asks a curator, and returns all that it releases.
     script : a recording whose noisy answers are heard; None for a run of its own.
     absent : a unit that contributes nothing.
-    seed : of noise and batches; None listens only, and the noise is that of a real run.
+    seed : of noise and batches, question by question; None listens only, for what no replay is compared with.
     forced : a unit that is in every batch.
     """
     tape = Tape(script, absent, seed, forced)
@@ -135,7 +135,7 @@ def play(
         warnings.simplefilter("always")
         try:
             out.made = run()
-            out.state = facts_of(out.made)
+            out.state = tape.facts(out.made)
         except AuditError:
             raise
         except Exception as error:  # an exception is an answer too: neighbours must get the same one
@@ -153,6 +153,7 @@ class Tape:
         self, script: Recording | None, absent: Absent | None, seed: int | None, forced: int | None
     ) -> None:
         self.script, self.absent, self.seed, self.forced = script, absent, seed, forced
+        self.facts: Callable[[Any], Facts] = facts_of if seed is not None else lambda value: ()
         self.questions: list[Heard] = []
         self.plans: list[Plan] = []
         self.trials: list[Plan] = []
@@ -221,17 +222,18 @@ class Listener:
         tape, release, sensitivity = self._tape, asked.release, asked.sensitivity
         name = next((n for n, planned in self._plan.releases.items() if planned is release), "?")
         if name not in self._known:
-            self._known[name] = facts_of((release, self._plan.relation, self._plan.population))
+            self._known[name] = tape.facts((release, self._plan.relation, self._plan.population))
         facts = (*self._known[name], ("position", asked.position), ("sensitivity", sensitivity))
-        found = facts_of(asked.params)
-        heard = Heard(name, self._kind, facts, found, release.query.norm, sensitivity, asked)
+        heard = Heard(
+            name, self._kind, facts, tape.facts(asked.params), release.query.norm, sensitivity, asked
+        )
         tape.questions.append(heard)
         tape.batch, tape.drawn = self._left_out, True
         answer = original(self._inner, asked, tape.source(3, noise))  # for one that makes its own noise
         if tape.batch is not None:
             raise AuditError(f"{self._kind} has no way to leave a unit out; give it one in auditing/tape.py.")
         if not hasattr(answer, "hard_threshold"):  # one that stays lazy draws noise when it is read
-            heard.noisy, heard.answer = answer, facts_of(answer)
+            heard.noisy, heard.answer = answer, tape.facts(answer)
         return answer
 
 

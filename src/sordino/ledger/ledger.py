@@ -289,9 +289,8 @@ def remaining_of(account: Account) -> Remaining:
 
 def _largest_gaussian(account: Account) -> float:
     """Return the epsilon of the largest Gaussian plan, or pure plan, that still fits."""
-    policy = account.policy
+    policy, rho, pure = account.policy, 0.0, 0.0
     budgets = account.filter.budgets(policy.epsilon)
-    rho, pure = 0.0, 0.0
     for order, budget, total in zip(account.filter.orders, budgets, account.renyi):
         if math.isinf(order):
             pure = max(pure, budget - total) if total < math.inf else pure
@@ -299,8 +298,7 @@ def _largest_gaussian(account: Account) -> float:
             rho = max(rho, (budget - total) / order)
     if math.isinf(policy.epsilon):
         return math.inf
-    gaussian = gaussian_epsilon(math.sqrt(2 * rho), policy.delta) if rho > 0 else 0.0
-    return max(pure, gaussian)
+    return max(pure, gaussian_epsilon(math.sqrt(2 * rho), policy.delta) if rho > 0 else 0.0)
 
 
 class Ledger:
