@@ -12,8 +12,9 @@ Commands::
 
 Seven tenths of each table are learned from and the others judge; splits are seeded by the repeat, noise is
 fresh. Of at most 1,000 records there are five times as many fits (but of Adult, whose pairs are 5,000
-columns): the best of three means of five has a regret of its own. Adult has a test part of its own. R2 for numbers, area under the curve for labels; boosted trees are
-scikit-learn's HistGradientBoosting without privacy. Constants of the rule were chosen on the first six
+columns): the best of three means of five has a regret of its own. Adult has a test part of its own. R2 for
+numbers, area under the curve for labels; boosted trees are scikit-learn's HistGradientBoosting without
+privacy. Constants of the rule were chosen on the first six
 tables, Adult (weight of curves, ridge of labels) and made designs (weights below S = 450); InstEval and Vocab
 were in view too. --write keeps benchmarks/results/curves.json.
 """
