@@ -7,6 +7,7 @@ Only the program defers them; a process that imports the library is its user's o
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Sequence
@@ -17,9 +18,11 @@ from types import ModuleType
 from typing import Any
 
 MODULES = frozenset(
-    {"dp_accounting", "dp_accounting.rdp", "numpy.f2py", "pandas", "pycparser", "randomgen", "yaml"}
-    | {"scipy.fft", "scipy.optimize", "scipy.signal", "scipy.stats"}
+    {"asyncio", "dp_accounting", "dp_accounting.rdp", "numpy.f2py", "numpy.testing", "pandas", "pycparser"}
+    | {"randomgen", "scipy.fft", "scipy.optimize", "scipy.signal", "scipy.stats", "yaml"}
 )
+UNLISTED = "pandas"
+"""narwhals, which scikit-learn asks what a table is, looks for it among the modules that are loaded."""
 
 
 class Deferred(ModuleType):
@@ -34,7 +37,7 @@ class DeferringLoader(Loader):
     """Makes a module and runs it later, in the thread that asks for a name first; other threads wait."""
 
     def __init__(self, loader: Loader) -> None:
-        self._loader, self._lock, self._running = loader, threading.RLock(), False
+        self._loader, self._lock, self.running = loader, threading.RLock(), False
 
     def exec_module(self, module: ModuleType) -> None:
         """Run nothing yet."""
@@ -43,14 +46,16 @@ class DeferringLoader(Loader):
     def find(self, module: ModuleType, name: str) -> Any:
         """Return an attribute: a submodule by itself, anything else after the module has run."""
         whole = f"{module.__name__}.{name}"
+        if not self.running and sys.modules.get(module.__name__) is not module:  # off the list since
+            return getattr(import_module(module.__name__), name)
         with self._lock:
             if name in vars(module):
                 return vars(module)[name]
-            if self._running:
+            if self.running:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             if PathFinder.find_spec(whole, module.__path__) is not None:
                 return import_module(whole)
-            self._running = True
+            self.running = True
             self._loader.exec_module(module)
             module.__class__ = ModuleType
             return getattr(module, name)
@@ -63,6 +68,9 @@ class Finder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return how to make a module without running it."""
+        idle = sys.modules.get(UNLISTED)
+        if isinstance(idle, Deferred) and name.partition(".")[0] != UNLISTED and not idle.__loader__.running:
+            del sys.modules[UNLISTED]
         spec = PathFinder.find_spec(name, path, target) if name in MODULES else None
         if spec is not None and spec.loader is not None:
             spec.loader = DeferringLoader(spec.loader)
@@ -70,5 +78,6 @@ class Finder(MetaPathFinder):
 
 
 def defer() -> None:
-    """Defer the modules that are not loaded yet."""
+    """Defer the modules that are not loaded yet; look for cycles of dead objects less often meanwhile."""
     sys.meta_path.insert(0, Finder())
+    gc.set_threshold(100_000)  # 700 by default: a tenth of a small fit, which leaves next to none

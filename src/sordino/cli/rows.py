@@ -23,6 +23,7 @@ from sordino.tables.files import (
     read_frame,
     read_matrix,
     read_names,
+    read_table,
 )
 from sordino.tables.values import days_of
 
@@ -111,25 +112,26 @@ def read_schema(path: Path | None, whole: bool = False) -> Schema | None:
 
 
 def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) -> Any:
-    """Return the columns of a schema as a frame: features, and target, weights and person where asked."""
+    """Return an Arrow table with the columns of a schema; target, weights and person only where asked."""
     wanted = schema.wanted(target=target, person=person)
     if target and schema.target is None:
         raise InvalidInputError('The schema declares no target. Give one of its columns kind = "target".')
     kinds = {column.name: column.stored for column in wanted}
     names = None if file.header else [column.name for column in schema.columns]
     gaps = [*schema.markers, ""]
-    frame = read_frame(file, kinds, names=names, markers=gaps)
+    found = read_table(file, kinds, names=names, markers=gaps)
     if file.kind not in ("csv", "tsv"):
-        return frame
+        return found
     for name in (column.name for column in wanted if column.word == "date"):
-        said = (frame[name].notna() & ~frame[name].isin(gaps)).to_numpy()
-        odd = np.flatnonzero(said & np.isnan(days_of(name, frame[name])))
+        values = found[name].to_pandas()
+        said = (values.notna() & ~values.isin(gaps)).to_numpy()
+        odd = np.flatnonzero(said & np.isnan(days_of(name, values)))
         if len(odd):  # 31.12.2021 throughout would be a column of gaps
             raise file.refuse(
                 f"row {odd[0] + 1 + file.header} has something else than a date in column {name!r}, declared "
                 "as dates. Write dates as 2021-12-31, or declare the column otherwise."
             )
-    return frame
+    return found
 
 
 def to_fit(
@@ -181,8 +183,8 @@ def for_model(file: DataFile, model: Any, *, judge: bool, target: str | None = N
     """
     schema, names = getattr(model, "schema", None), getattr(model, "feature_names_in_", None)
     if schema is not None:
-        frame = table(file, schema, target=judge, person=judge)
-        return Matrix(*schema.split(frame, bounded=False)) if judge else Matrix(frame)
+        records = table(file, schema, target=judge, person=judge)
+        return Matrix(*schema.split(records, bounded=False)) if judge else Matrix(records)
     if file.kind in _NAMELESS:
         found = read_matrix(file, features=model.n_features_in_)
         if judge and found.y is None:

@@ -203,7 +203,7 @@ def _subgroups(model: Any, X: Any, y: Any, by: Any) -> tuple[dict[str, Any], dic
             f"Expected by= as a column of the model's schema that declares levels, got {by!r}. Pass "
             "{name: (values, levels)} for another."
         )
-    return {by: frame.column(by).to_numpy()}, {by: column}
+    return {by: np.asarray(frame.column(by))}, {by: column}
 
 
 def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> tuple[str, Any]:

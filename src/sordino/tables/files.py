@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -175,11 +176,11 @@ def reading_error(file: DataFile, text: str, names: Sequence[str] = ()) -> DataF
 
 def arrow() -> Any:
     """Return Arrow, which makes frames of pandas; or say which extra brings both."""
-    try:
-        import pandas as pandas
-        import pyarrow
-    except ImportError as error:
-        raise require_extra(error.name or "pyarrow", "tables") from None
+    absent = [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
+    if absent:
+        raise require_extra(absent[0], "tables")
+    import pyarrow
+
     return pyarrow
 
 
@@ -358,14 +359,19 @@ def _stored_schema(file: DataFile) -> Any:
     raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
 
 
-def read_frame(
+def read_frame(file: DataFile, kinds: Mapping[str, str], **how: Any) -> Any:
+    """Return the columns as a pandas frame; see :func:`read_table`."""
+    return read_table(file, kinds, **how).to_pandas()
+
+
+def read_table(
     file: DataFile,
     kinds: Mapping[str, str],
     *,
     names: Sequence[str] | None = None,
     markers: Sequence[str] = MARKERS,
 ) -> Any:
-    """Return the columns named in ``kinds`` as a pandas frame, in that order.
+    """Return the columns named in ``kinds`` as an Arrow table, in that order.
 
     Parameters
     ----------
@@ -384,7 +390,7 @@ def read_frame(
         if table.num_rows == 0:
             raise file.refuse("it has a header and no records.")
         typed = {name: _as_declared(file, name, table[name], kind) for name, kind in kinds.items()}
-        return arrow().table(typed).to_pandas()
+        return arrow().table(typed)
 
     return in_words(file, read)
 
@@ -512,7 +518,8 @@ def _as_declared(file: DataFile, name: str, column: Any, kind: str) -> Any:
         if types.is_nested(column.type) or types.is_binary(column.type):
             raise file.refuse(f"the column {name!r} holds {column.type}, and texts were declared.")
         trimmed = compute.utf8_trim_whitespace(column.cast(string))
-        return compute.if_else(compute.equal(trimmed, ""), None, trimmed)
+        said = compute.binary_length(trimmed).cast(arrow().bool_())
+        return compute.if_else(said, trimmed, arrow().nulls(1, string)[0])
     return column
 
 

@@ -22,7 +22,7 @@ from sordino.runs import Price
 from sordino.runs.report import LEARNED, each_once
 from sordino.tables.columns import KINDS, Blank, Column, Exposure, Ignored, Person, Target, Weight, refuse
 from sordino.tables.files import INDEXES, DataFile, replace_file, stored_kinds
-from sordino.tables.values import Frame, codes_of, frame_of, numbers_of, require_pandas
+from sordino.tables.values import Frame, codes_of, factorise, frame_of, numbers_of, require_pandas
 
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
@@ -210,9 +210,9 @@ class Schema:
         target = self.target
         if target is None or target.missing == "refuse" or target.name not in frame.names:
             return frame
-        series = frame.column(target.name)
-        gaps = series.isna() | series.astype(str).str.strip().isin(self.markers)
-        return frame.take(np.flatnonzero(~gaps.to_numpy(dtype=bool)))
+        codes, texts = factorise(frame.column(target.name))
+        known = np.array([*(text not in self.markers for text in texts), False])  # a gap's code is -1
+        return frame.take(np.flatnonzero(known[codes]))
 
     def split(self, table: Any, *, bounded: bool = True) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
         """Return the features as a pandas frame, the target and the persons; None for what is not there.

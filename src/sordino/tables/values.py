@@ -34,7 +34,10 @@ def require_pandas() -> Any:
 
 @dataclass(frozen=True)
 class Frame:
-    """A table: its names, its length, and a function from a name and two row numbers to a pandas Series."""
+    """A table: its names, its length, and a function from a name and two row numbers to their values.
+
+    Values are a pandas Series, or an array of doubles or of texts.
+    """
 
     names: tuple[str, ...]
     rows: int
@@ -46,25 +49,29 @@ class Frame:
 
     def take(self, rows: Ints) -> Frame:
         """Return some of the rows."""
-        return Frame(self.names, len(rows), lambda name, a, b: self.column(name).iloc[rows[a:b]])
+
+        def part(name: str, start: int, stop: int) -> Any:
+            column = self.column(name)
+            return getattr(column, "iloc", column)[rows[start:stop]]
+
+        return Frame(self.names, len(rows), part)
 
 
 def frame_of(table: Any) -> Frame:
     """Return any kind of table as a :class:`Frame`; no column is read yet."""
-    pandas = require_pandas()
+    home = type(table).__module__.partition(".")[0]
+    if home == "pyarrow" and hasattr(table, "column_names"):
+        names, column = _check_names(table.column_names), table.column
+        return Frame(names, table.num_rows, lambda name, a, b: _of_arrow(column(name).slice(a, b - a)))
     records = isinstance(table, (list, tuple)) and all(isinstance(record, Mapping) for record in table)
     if isinstance(table, Mapping) or records:
         table = _build(table)
-    home = type(table).__module__.partition(".")[0]
-    if isinstance(table, pandas.DataFrame):
+    if isinstance(table, require_pandas().DataFrame):
         names = _check_names(list(table.columns))
         return Frame(names, len(table), lambda name, start, stop: table[name].iloc[start:stop])
     if home == "polars" and hasattr(table, "get_column"):
         names, whole = _check_names(table.columns), table.get_column
         return Frame(names, table.height, lambda name, a, b: _of_polars(whole(name).slice(a, b - a)))
-    if home == "pyarrow" and hasattr(table, "column_names"):
-        names, whole = _check_names(table.column_names), table.column
-        return Frame(names, table.num_rows, lambda name, a, b: whole(name).slice(a, b - a).to_pandas())
     if home == "polars" and hasattr(table, "collect"):
         raise InvalidTypeError("Expected a table in memory, got a lazy polars frame. Call collect() on it.")
     raise InvalidTypeError(f"{_WANTED}, got {type(table).__name__}.")
@@ -73,6 +80,17 @@ def frame_of(table: Any) -> Frame:
 def _of_polars(series: Any) -> Any:
     refuse_unreadable(series)
     return series.to_pandas()
+
+
+def _of_arrow(column: Any) -> Any:
+    """Return texts and doubles without gaps as arrays; pandas takes longer to load than a small fit."""
+    if str(column.type) == "string":
+        coded = column.dictionary_encode("encode").combine_chunks()
+        texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
+        return texts[np.from_dlpack(coded.indices)]  # Arrow's own to_numpy would load pandas
+    if str(column.type) == "double" and not column.null_count:
+        return np.from_dlpack(column.combine_chunks())
+    return column.to_pandas()
 
 
 def _build(table: Any) -> Any:
@@ -137,9 +155,11 @@ def numbers_of(name: str, series: Any, markers: Iterable[str] = ()) -> Floats:
 
 
 def _doubles(name: str, series: Any) -> Floats:
-    kind, pandas = _kind(series), require_pandas()
+    kind = _kind(series)
+    if isinstance(series, np.ndarray) and kind == "f":
+        return series
     if kind == "category":
-        known = _doubles(name, pandas.Series(series.cat.categories))
+        known = _doubles(name, require_pandas().Series(series.cat.categories))
         codes = np.asarray(series.cat.codes)
         return np.where(codes < 0, np.nan, np.append(known, np.nan)[codes])
     if kind in "mMc":
@@ -149,7 +169,7 @@ def _doubles(name: str, series: Any) -> Floats:
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
         # Texts and objects one by one: a value that pandas refuses must not change how others are read.
         values, texts = _objects(series)
-        out = np.empty(len(values))
+        out, pandas = np.empty(len(values)), require_pandas()
         found = pandas.to_numeric(pandas.Series(values[texts], dtype=object), errors="coerce")
         out[texts] = found.to_numpy(dtype=np.float64, na_value=np.nan)
         out[~texts] = [number_of(value) for value in values[~texts]]
@@ -198,7 +218,6 @@ def _by_value(series: Any, code: Callable[[str | None], int]) -> Ints:
 
 def factorise(series: Any) -> tuple[Ints, list[str | None]]:
     """Return for each record the number of its value (-1 for none) and the texts of the distinct values."""
-    pandas = require_pandas()
     kind = _kind(series)
     if kind == "category":
         return np.asarray(series.cat.codes, dtype=np.int64), [level_text(v) for v in series.cat.categories]
@@ -206,7 +225,7 @@ def factorise(series: Any) -> tuple[Ints, list[str | None]]:
         series = series.astype(str).where(series.notna())
     if kind == "O":
         return _number_texts(series)
-    codes, distinct = pandas.factorize(series)
+    codes, distinct = require_pandas().factorize(series)
     return np.asarray(codes, dtype=np.int64), [level_text(plain(value)) for value in distinct]
 
 
@@ -214,7 +233,8 @@ def _number_texts(series: Any) -> tuple[Ints, list[str | None]]:
     """Number objects by their texts: True equals 1, and the first of them would give both its text."""
     values, texts = _objects(series)
     codes = np.full(len(values), -1, dtype=np.int64)
-    codes[texts], distinct = require_pandas().factorize(values[texts])
+    distinct: dict[str, int] = {}
+    codes[texts] = [distinct.setdefault(text, len(distinct)) for text in values[texts]]
     numbers: dict[str | None, int] = {}
     for place in np.flatnonzero(~texts):
         value = plain(values[place])
@@ -231,12 +251,11 @@ def _objects(series: Any) -> tuple[Any, Any]:
 
 def _is_gap(value: Any) -> bool:
     """Tell whether a value is missing; a signalling nan must not be compared, not even with itself."""
-    pandas = require_pandas()
     if isinstance(value, Decimal):
         return value.is_nan()
     if isinstance(value, (float, np.floating)):
         return bool(np.isnan(value))
-    return value is None or value is pandas.NA or value is pandas.NaT
+    return value is None or value is require_pandas().NA or value is require_pandas().NaT
 
 
 def days_of(name: str, series: Any) -> Floats:
