@@ -66,6 +66,20 @@ def test_threads_that_ask_at_once_see_one_whole_module(late):
     assert late.count("package") == 1
 
 
+def test_a_module_that_others_look_for_is_listed_only_from_its_run_on(late, monkeypatch):
+    monkeypatch.setattr(later, "UNLISTED", NAME)
+    first = import_module(NAME)
+    with pytest.raises(ModuleNotFoundError):
+        import_module("no_such_package_anywhere")  # any import takes it off the list
+    assert NAME not in sys.modules
+    second = import_module(NAME)
+    assert late == []
+    assert first.value == 2
+    assert first.heavy is second.heavy
+    assert sys.modules[NAME] is second
+    assert late == ["package", "light", "heavy"]
+
+
 def test_a_package_that_is_not_installed_stays_unknown(monkeypatch):
     monkeypatch.setattr(later, "MODULES", frozenset({"no_such_package_anywhere"}))
     monkeypatch.setattr(sys, "meta_path", [later.Finder(), *sys.meta_path])

@@ -18,6 +18,7 @@ from tests.tables.helpers import SCHEMA, WORDY, hospital
 from sordino import Schema, TableEncoder
 from sordino.errors import InvalidInputError, InvalidTypeError, SchemaError
 from sordino.tables import Category, Date, Flag, Number, Ordinal, Origin, Text
+from sordino.tables.values import codes_of, frame_of, numbers_of
 
 
 def encoded(column, values, **options):
@@ -318,3 +319,19 @@ def test_an_encoder_can_be_cloned_and_pickled():
     assert clone(encoder).schema == SCHEMA
     back = pickle.loads(pickle.dumps(encoder))
     assert (back.transform(hospital(9)) != encoder.transform(hospital(9))).nnz == 0
+
+
+def test_texts_and_doubles_of_arrow_read_as_those_of_pandas():
+    texts = pa.chunked_array([["a", None, " b"], ["", "a", "ü"]])
+    numbers, gaps = pa.chunked_array([[1.0, -0.0], [np.inf, 2.5, 3.0, 4.0]]), [1.0, None, 2.0, 3.0, None, 4.0]
+    table = pa.table({"t": texts, "x": numbers, "g": pa.array(gaps)})
+    here, there = frame_of(table), frame_of(table.to_pandas())
+    rows = np.array([4, 0, 1])
+    for a, b in ((here, there), (here.take(rows), there.take(rows))):
+        for levels in (("a", "b"), ("ü",)):
+            read = [codes_of(frame.column("t"), levels, frozenset({""})) for frame in (a, b)]
+            np.testing.assert_array_equal(*read)
+        for name in "xg":
+            np.testing.assert_array_equal(*(numbers_of(name, frame.column(name)) for frame in (a, b)))
+    assert isinstance(here.column("t"), np.ndarray)
+    assert len(frame_of(table.slice(0, 0)).column("t")) == 0

@@ -69,7 +69,8 @@ class Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return how to make a module without running it."""
         idle = sys.modules.get(UNLISTED)
-        if isinstance(idle, Deferred) and name.partition(".")[0] != UNLISTED and not idle.__loader__.running:
+        own = name.partition(".")[0] == UNLISTED
+        if isinstance(idle, Deferred) and not own and not vars(idle)["__loader__"].running:
             del sys.modules[UNLISTED]
         spec = PathFinder.find_spec(name, path, target) if name in MODULES else None
         if spec is not None and spec.loader is not None:
