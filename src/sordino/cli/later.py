@@ -29,8 +29,7 @@ class Deferred(ModuleType):
     """A module that runs when a name is asked for that it lacks and that none of its submodules has."""
 
     def __getattr__(self, name: str) -> Any:
-        loader = vars(self)["__loader__"]
-        return loader.find(self, name)
+        return vars(self)["__loader__"].find(self, name)
 
 
 class DeferringLoader(Loader):

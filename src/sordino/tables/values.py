@@ -34,10 +34,7 @@ def require_pandas() -> Any:
 
 @dataclass(frozen=True)
 class Frame:
-    """A table: its names, its length, and a function from a name and two row numbers to their values.
-
-    Values are a pandas Series, or an array of doubles or of texts.
-    """
+    """A table: its names, its length, a function from a name and two row numbers to a Series or an array."""
 
     names: tuple[str, ...]
     rows: int
@@ -49,12 +46,7 @@ class Frame:
 
     def take(self, rows: Ints) -> Frame:
         """Return some of the rows."""
-
-        def part(name: str, start: int, stop: int) -> Any:
-            column = self.column(name)
-            return getattr(column, "iloc", column)[rows[start:stop]]
-
-        return Frame(self.names, len(rows), part)
+        return Frame(self.names, len(rows), lambda name, a, b: self.column(name).take(rows[a:b]))
 
 
 def frame_of(table: Any) -> Frame:
@@ -156,8 +148,6 @@ def numbers_of(name: str, series: Any, markers: Iterable[str] = ()) -> Floats:
 
 def _doubles(name: str, series: Any) -> Floats:
     kind = _kind(series)
-    if isinstance(series, np.ndarray) and kind == "f":
-        return series
     if kind == "category":
         known = _doubles(name, require_pandas().Series(series.cat.categories))
         codes = np.asarray(series.cat.codes)
@@ -166,7 +156,8 @@ def _doubles(name: str, series: Any) -> Floats:
         raise _unfit(name, "numbers", "dates, durations or complex numbers")
     with np.errstate(all="ignore"):
         if kind in "biuf":
-            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+            array = isinstance(series, np.ndarray)
+            return np.asarray(series if array else series.to_numpy(dtype=np.float64, na_value=np.nan))
         # Texts and objects one by one: a value that pandas refuses must not change how others are read.
         values, texts = _objects(series)
         out, pandas = np.empty(len(values)), require_pandas()
