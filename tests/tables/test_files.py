@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sordino.errors import DataFileError, InvalidInputError
-from sordino.tables.files import AS_IS, NUMBER, TEXT, DataFile, read_frame, read_matrix, read_names
+from sordino.tables.files import AS_IS, NUMBER, TEXT, DataFile, read_matrix, read_names, read_table
 
 pa = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
@@ -56,31 +56,33 @@ def rows(frame):
     ],
 )
 def test_the_same_table_in_many_dresses(file, content, how):
-    assert rows(read_frame(file(content, **how), KINDS)) == [(34.0, "Bonn"), (None, None)]
+    assert rows(read_table(file(content, **how), KINDS).to_pandas()) == [(34.0, "Bonn"), (None, None)]
 
 
 def test_quotes_hold_delimiters_line_ends_and_quotes(file):
-    found = read_frame(file('age,town\n1,"a,b"\n2,"two\nlines"\n3,"5"" pipe"\n'), KINDS)
+    found = read_table(file('age,town\n1,"a,b"\n2,"two\nlines"\n3,"5"" pipe"\n'), KINDS).to_pandas()
     assert list(found["town"]) == ["a,b", "two\nlines", '5" pipe']
 
 
 def test_letters_of_latin_1_are_read_when_it_is_declared(file):
     content = "age;größe\n1,5;Köln\n".encode("latin-1")
-    found = read_frame(file(content, encoding="latin-1", decimal=","), {"age": NUMBER, "größe": TEXT})
+    found = read_table(
+        file(content, encoding="latin-1", decimal=","), {"age": NUMBER, "größe": TEXT}
+    ).to_pandas()
     assert rows(found) == [(1.5, "Köln")]
 
 
 def test_categories_that_look_like_numbers_keep_their_zeros_whatever_others_hold(file):
-    with_gap = read_frame(file("age,town\n1,007\n2,1\n3,\n"), KINDS)
-    without = read_frame(file("age,town\n1,007\n2,1\n3,1.0\n"), KINDS)
+    with_gap = read_table(file("age,town\n1,007\n2,1\n3,\n"), KINDS).to_pandas()
+    without = read_table(file("age,town\n1,007\n2,1\n3,1.0\n"), KINDS).to_pandas()
     assert list(with_gap["town"])[:2] == list(without["town"])[:2] == ["007", "1"]
 
 
 def test_a_file_without_a_header_takes_its_names_from_the_caller(file):
     source = file("34\tBonn\n", "p.tsv", header=False)
-    assert rows(read_frame(source, KINDS, names=["age", "town"])) == [(34.0, "Bonn")]
+    assert rows(read_table(source, KINDS, names=["age", "town"]).to_pandas()) == [(34.0, "Bonn")]
     with pytest.raises(DataFileError, match="names"):
-        read_frame(source, KINDS)
+        read_table(source, KINDS).to_pandas()
 
 
 def test_standard_input_can_be_read_twice(monkeypatch):
@@ -88,7 +90,7 @@ def test_standard_input_can_be_read_twice(monkeypatch):
     monkeypatch.setattr(sys, "stdin", stdin)
     source = DataFile("-")
     assert read_names(source) == ["age", "town"]
-    assert rows(read_frame(source, KINDS)) == [(34.0, "Bonn")]
+    assert rows(read_table(source, KINDS).to_pandas()) == [(34.0, "Bonn")]
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.feather"])
@@ -100,7 +102,7 @@ def test_columnar_files_are_read_by_column(tmp_path, name):
     else:
         feather.write_feather(table, path)
     assert read_names(DataFile(path)) == ["age", "town", "seen"]
-    found = read_frame(DataFile(path), {**KINDS, "seen": AS_IS})
+    found = read_table(DataFile(path), {**KINDS, "seen": AS_IS}).to_pandas()
     assert rows(found[["age", "town"]]) == [(34.0, "7"), (None, None)], "a gap does not make 7 a 7.0"
     assert found["seen"].dtype.kind == "M"
 
@@ -108,7 +110,7 @@ def test_columnar_files_are_read_by_column(tmp_path, name):
 def test_a_packed_file_is_unpacked(file):
     import gzip
 
-    assert rows(read_frame(file(gzip.compress(b"age,town\n34,Bonn\n"), "p.csv.gz"), KINDS)) == [
+    assert rows(read_table(file(gzip.compress(b"age,town\n34,Bonn\n"), "p.csv.gz"), KINDS).to_pandas()) == [
         (34.0, "Bonn")
     ]
 
@@ -155,7 +157,7 @@ BAD = {
 def test_a_bad_csv_file_is_refused_in_words_without_values(file, case):
     content, words = BAD[case]
     with pytest.raises(DataFileError, match=rf"people\.csv: .*{words}") as caught:
-        read_frame(file(content), KINDS)
+        read_table(file(content), KINDS).to_pandas()
     error = caught.value
     while error is not None:
         assert SECRET not in str(error)
@@ -172,7 +174,7 @@ def test_every_truncation_of_a_binary_file_is_refused(tmp_path, name):
         feather.write_feather(table, str(path), compression="uncompressed")
     else:
         np.savez(path, X=np.arange(500.0)[:, None])
-    read = read_matrix if name.endswith("npz") else lambda file: read_frame(file, KINDS)
+    read = read_matrix if name.endswith("npz") else lambda file: read_table(file, KINDS).to_pandas()
     whole = path.read_bytes()
     for cut in range(0, len(whole), len(whole) // 19):
         path.write_bytes(whole[:cut])
@@ -184,11 +186,11 @@ def test_types_of_columnar_files_are_checked_against_the_declaration(tmp_path):
     path = str(tmp_path / "t.parquet")
     parquet.write_table(pa.table({"age": [SECRET], "town": pa.array([[1]], pa.list_(pa.int64()))}), path)
     with pytest.raises(DataFileError, match="'age' holds string, and numbers"):
-        read_frame(DataFile(path), {"age": NUMBER})
+        read_table(DataFile(path), {"age": NUMBER}).to_pandas()
     with pytest.raises(DataFileError, match="'town' holds list"):
-        read_frame(DataFile(path), {"town": TEXT})
+        read_table(DataFile(path), {"town": TEXT}).to_pandas()
     with pytest.raises(DataFileError, match="no column 'nothing'"):
-        read_frame(DataFile(path), {"nothing": TEXT})
+        read_table(DataFile(path), {"nothing": TEXT}).to_pandas()
 
 
 def test_libsvm_and_npz_files_that_lie_are_refused(file, tmp_path):
@@ -212,16 +214,16 @@ def _empty(path):
 
 def test_paths_that_lead_nowhere_are_refused(tmp_path):
     with pytest.raises(DataFileError, match="no such file"):
-        read_frame(DataFile(str(tmp_path / "no.csv")), KINDS)
+        read_table(DataFile(str(tmp_path / "no.csv")), KINDS).to_pandas()
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataFileError, match=r"folder|cannot be read"):
-        read_frame(DataFile(str(tmp_path / "folder.csv")), KINDS)
+        read_table(DataFile(str(tmp_path / "folder.csv")), KINDS).to_pandas()
     with pytest.raises(DataFileError, match="does not say what it is"):
-        read_frame(DataFile(str(_empty(tmp_path / "people.xlsx"))), KINDS)
+        read_table(DataFile(str(_empty(tmp_path / "people.xlsx"))), KINDS).to_pandas()
     with pytest.raises(DataFileError, match=r"^\.: it is a folder without Parquet files. Pass a file"):
-        read_frame(DataFile("."), KINDS)
+        read_table(DataFile("."), KINDS).to_pandas()
     with pytest.raises(DataFileError, match=r"^nothing: there is no such file"):
-        read_frame(DataFile(str(tmp_path / "nothing")), KINDS)
+        read_table(DataFile(str(tmp_path / "nothing")), KINDS).to_pandas()
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_a_record_is_read_the_same_beside_any_other(towns, other):
     def read(texts):
         lines = [f'{i},"{text}"' for i, text in enumerate(texts)]
         source = DataFile("-", _read=["\n".join(["age,town", *lines, ""]).encode()])
-        return list(read_frame(source, KINDS)["town"].fillna("missing"))
+        return list(read_table(source, KINDS).to_pandas()["town"].fillna("missing"))
 
     assert read([*towns, other])[:-1] == read(towns)
 
@@ -263,7 +265,7 @@ def test_damage_is_read_or_refused_in_our_own_words(damage, wide):
     source = DataFile("-", encoding="utf-16" if wide else "utf-8", _read=[bytes(content)])
     refused = None
     try:
-        read_frame(source, {**KINDS, "y": TEXT})
+        read_table(source, {**KINDS, "y": TEXT}).to_pandas()
     except DataFileError as error:
         refused = error
     assert getattr(refused, "__context__", None) is None
@@ -282,7 +284,7 @@ def _parted(folder, tables):
 def test_a_folder_of_parquet_files_is_one_table_in_the_order_of_their_names(tmp_path, name):
     file = _parted(tmp_path / name, [{"a": [1.0, 2.0], "b": ["x", "y"]}, {"a": [3.0], "b": ["z"]}])
     (tmp_path / name / "_SUCCESS").touch()
-    frame = read_frame(file, {"a": NUMBER, "b": TEXT})
+    frame = read_table(file, {"a": NUMBER, "b": TEXT}).to_pandas()
     assert frame["a"].tolist() == [1.0, 2.0, 3.0]
     assert frame["b"].tolist() == ["x", "y", "z"]
     assert read_names(file) == ["a", "b"]
@@ -291,5 +293,5 @@ def test_a_folder_of_parquet_files_is_one_table_in_the_order_of_their_names(tmp_
 def test_parquet_files_with_other_columns_are_refused_without_their_values(tmp_path):
     file = _parted(tmp_path / "rows", [{"a": [1.0], "b": [2.0]}, {"a": [3.0]}])
     with pytest.raises(DataFileError) as refusal:
-        read_frame(file, {"a": NUMBER, "b": NUMBER})
+        read_table(file, {"a": NUMBER, "b": NUMBER}).to_pandas()
     assert "3" not in str(refusal.value)

@@ -19,7 +19,7 @@ from sordino.errors import SchemaError
 from sordino.kernel import public_generator
 from sordino.problems.covariance import RowMoments
 from sordino.tables import Category, Number, Person, Target, draft_schema, learn_schema, value_shares
-from sordino.tables.files import DataFile, read_frame, read_matrix, read_names
+from sordino.tables.files import DataFile, read_matrix, read_names, read_table
 from sordino.tables.learning import ShareCounter
 
 SCHEMA = Schema(
@@ -44,7 +44,7 @@ def test_numbers_of_rows_are_no_column(tmp_path, first):
     path = tmp_path / "people.csv"
     path.write_text(f"{first},age,pay\n1,20,5\n2,30,7\n")
     file = DataFile(str(path))
-    assert read_frame(file, {"age": "number"})["age"].tolist() == [20.0, 30.0]
+    assert read_table(file, {"age": "number"}).to_pandas()["age"].tolist() == [20.0, 30.0]
     assert read_matrix(file, target="pay").X.tolist() == [[20.0], [30.0]]
     drafted = draft_schema(path, rest="number")
     assert read_names(file)[-2:] == ["age", "pay"]

@@ -68,8 +68,7 @@ class Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return how to make a module without running it."""
         idle = sys.modules.get(UNLISTED)
-        own = name.partition(".")[0] == UNLISTED
-        if isinstance(idle, Deferred) and not own and not vars(idle)["__loader__"].running:
+        if isinstance(idle, Deferred) and not (name.startswith(UNLISTED) or vars(idle)["__loader__"].running):
             del sys.modules[UNLISTED]
         spec = PathFinder.find_spec(name, path, target) if name in MODULES else None
         if spec is not None and spec.loader is not None:

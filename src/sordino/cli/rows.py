@@ -20,7 +20,6 @@ from sordino.tables.files import (
     Matrix,
     declared_features,
     in_words,
-    read_frame,
     read_matrix,
     read_names,
     read_table,
@@ -80,7 +79,7 @@ def convert_rows(file: DataFile, target: str | None, labels: bool, memory: int) 
     rows.names = [name for name in read_names(file) if name != target]
     if target is None:
         return rows, None
-    column = read_frame(file, {target: TEXT if labels else NUMBER})[target]
+    column = read_table(file, {target: TEXT if labels else NUMBER}).to_pandas()[target]
     if labels and column.isna().any():
         raise file.refuse(f"the column {target!r} has gaps. Every record needs a label.")
     return rows, column.to_numpy()
@@ -204,7 +203,7 @@ def for_model(file: DataFile, model: Any, *, judge: bool, target: str | None = N
             )
         return found
     answers = {} if target is None else {target: TEXT if labels else NUMBER}
-    frame = read_frame(file, dict.fromkeys(names, NUMBER) | answers)
+    frame = read_table(file, dict.fromkeys(names, NUMBER) | answers).to_pandas()
     return Matrix(frame, None if target is None else frame.pop(target).to_numpy())
 
 
@@ -217,5 +216,5 @@ def ids_of(file: DataFile, model: Any, names: tuple[str, ...]) -> dict[str, list
     layout = None if schema is None or file.header else [column.name for column in schema.columns]
     known = read_names(file) if layout is None else layout
     wanted = names or tuple(name for name in (getattr(person, "name", ""),) if name in known)
-    found = read_frame(file, dict.fromkeys(wanted, AS_IS), names=layout) if wanted else {}
-    return {name: found[name].tolist() for name in wanted}
+    kinds = dict.fromkeys(wanted, AS_IS)
+    return read_table(file, kinds, names=layout).to_pandas().to_dict("list") if wanted else {}

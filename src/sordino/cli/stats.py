@@ -96,7 +96,7 @@ def _spell(name: str, levels: Any) -> list[str]:
 
 def _read(file: Any, schema: Any, texts: list[str], measured: list[str]) -> Any:
     """Return the columns that are needed, as a frame."""
-    from sordino.tables.files import AS_IS, MARKERS, NUMBER, TEXT, read_frame, read_names
+    from sordino.tables.files import AS_IS, MARKERS, NUMBER, TEXT, read_names, read_table
     from sordino.tables.values import numbers_of
 
     person = getattr(schema, "person", None)
@@ -107,7 +107,7 @@ def _read(file: Any, schema: Any, texts: list[str], measured: list[str]) -> Any:
     names, markers = None, MARKERS if schema is None else (*schema.markers, "")
     if not file.header:
         names = read_names(file) if schema is None else [column.name for column in schema.columns]
-    frame = read_frame(file, kinds, names=names, markers=markers)
+    frame = read_table(file, kinds, names=names, markers=markers).to_pandas()
     for name in measured:
         frame[name] = numbers_of(name, frame[name], () if schema is None else markers)
     return frame

@@ -172,11 +172,10 @@ class HeavyTail:
     """A law with a known mean and known absolute moments."""
 
     index: float
-    location: float
 
     @property
     def mean(self) -> float:
-        return self.location
+        return self._moment(1.0)
 
     @property
     def order(self) -> float:
@@ -211,10 +210,6 @@ class Pareto(HeavyTail):
         _positive("index", self.index, 1.0)
         _positive("scale", self.scale)
 
-    @property
-    def mean(self) -> float:
-        return self._moment(1.0)
-
     def _moment(self, order: float) -> float:
         return math.pow(self.scale, order) * self.index / (self.index - order)
 
@@ -231,6 +226,10 @@ class StudentT(HeavyTail):
 
     def __post_init__(self) -> None:
         _positive("index", self.index, 1.0)
+
+    @property
+    def mean(self) -> float:
+        return self.location
 
     def _moment(self, order: float) -> float:
         p, n = order, self.index
@@ -253,10 +252,6 @@ class Lognormal(HeavyTail):
 
     def __post_init__(self) -> None:
         _positive("spread", self.spread)
-
-    @property
-    def mean(self) -> float:
-        return self._moment(1.0)
 
     @property
     def order(self) -> float:

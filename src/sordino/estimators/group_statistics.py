@@ -351,18 +351,12 @@ class PrivateTable:
 
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{escape(str(h))}</th>" for h in (*self.keys, self.statistic, "low", "high"))
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(_cell_text(cell))}</td>" for cell in record.values()) + "</tr>"
-            for record in self.records()
-        )
+        rows = [[f"{x:.6g}" if isinstance(x, float) else str(x) for x in r.values()] for r in self.records()]
+        body = "".join("<tr>" + "".join(f"<td>{escape(x)}</td>" for x in row) + "</tr>" for row in rows)
         caption = f"{self.confidence:.0%} intervals; epsilon = {at_most(self.privacy.epsilon)}"
         return (
             f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
         )
-
-
-def _cell_text(cell: Any) -> str:
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
 @dataclass(frozen=True)

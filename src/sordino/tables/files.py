@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -174,14 +175,12 @@ def reading_error(file: DataFile, text: str, names: Sequence[str] = ()) -> DataF
     return file.refuse(why)
 
 
-def arrow() -> Any:
-    """Return Arrow, which makes frames of pandas; or say which extra brings both."""
-    absent = [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
-    if absent:
-        raise require_extra(absent[0], "tables")
-    import pyarrow
-
-    return pyarrow
+def arrow(part: str = "pyarrow") -> Any:
+    """Return Arrow or a part of it, which makes frames of pandas; or say which extra brings both."""
+    for name in ("pandas", "pyarrow"):
+        if find_spec(name) is None:
+            raise require_extra(name, "tables")
+    return import_module(part)
 
 
 # --------------- CSV and TSV files, read by Arrow: quotes, byte order marks, delimiters, declared encodings
@@ -353,15 +352,10 @@ def stored_kinds(file: DataFile) -> dict[str, str]:
 
 def _stored_schema(file: DataFile) -> Any:
     if file.kind == "parquet":
-        return in_words(file, lambda: _parquet().read_schema(_parts(file)[0]))
+        return in_words(file, lambda: arrow("pyarrow.parquet").read_schema(_parts(file)[0]))
     if file.kind == "arrow":
         return in_words(file, lambda: _arrow_reader(file).schema)
     raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
-
-
-def read_frame(file: DataFile, kinds: Mapping[str, str], **how: Any) -> Any:
-    """Return the columns as a pandas frame; see :func:`read_table`."""
-    return read_table(file, kinds, **how).to_pandas()
 
 
 def read_table(
@@ -410,7 +404,10 @@ def _read_table(
     if file.kind in ("csv", "tsv"):
         return csv_table(file, kinds, names, markers)
     if file.kind == "parquet":
-        parts = [_parquet().read_table(part, columns=list(kinds), partitioning=None) for part in _parts(file)]
+        parts = [
+            arrow("pyarrow.parquet").read_table(part, columns=list(kinds), partitioning=None)
+            for part in _parts(file)
+        ]
         return arrow().concat_tables(parts)
     return _arrow_reader(file).read_all()
 
@@ -419,11 +416,9 @@ def packed_table(table: Any, ending: str) -> bytes:
     """Return an Arrow table as the bytes of a file with this ending: Parquet, or CSV."""
     content = io.BytesIO()
     if _ENDINGS.get(ending.lower()) == "parquet":
-        _parquet().write_table(table, content)
+        arrow("pyarrow.parquet").write_table(table, content)
     else:
-        import pyarrow.csv as arrow_csv
-
-        arrow_csv.write_csv(table, content)
+        arrow("pyarrow.csv").write_csv(table, content)
     return content.getvalue()
 
 
@@ -450,7 +445,7 @@ def read_matrix(
         require(file, names, [target])
     wanted = [name for name in names if name not in INDEXES]
     kinds = dict.fromkeys(wanted, NUMBER) | ({} if target is None else {target: TEXT if labels else NUMBER})
-    frame = read_frame(file, kinds, names=names)
+    frame = read_table(file, kinds, names=names).to_pandas()
     if target is not None and labels and frame[target].isna().any():
         raise file.refuse(f"the column {target!r} has gaps. Every record needs a label.")
     y = None if target is None else frame.pop(target).to_numpy()
@@ -517,9 +512,8 @@ def _as_declared(file: DataFile, name: str, column: Any, kind: str) -> Any:
     if kind == TEXT or (kind == AS_IS and texts):
         if types.is_nested(column.type) or types.is_binary(column.type):
             raise file.refuse(f"the column {name!r} holds {column.type}, and texts were declared.")
-        trimmed = compute.utf8_trim_whitespace(column.cast(string))
-        said = compute.binary_length(trimmed).cast(arrow().bool_())
-        return compute.if_else(said, trimmed, arrow().nulls(1, string)[0])
+        text = compute.utf8_trim_whitespace(column.cast(string))
+        return compute.if_else(compute.binary_length(text).cast("bool"), text, arrow().nulls(1, string)[0])
     return column
 
 
@@ -560,10 +554,3 @@ def _libsvm(file: DataFile, features: int | None) -> Matrix:
     if X.shape[0] == 0:
         raise file.refuse("it holds no records.")
     return Matrix(X, y)
-
-
-def _parquet() -> Any:
-    arrow()
-    import pyarrow.parquet
-
-    return pyarrow.parquet
