@@ -44,7 +44,6 @@ class DeferringLoader(Loader):
 
     def find(self, module: ModuleType, name: str) -> Any:
         """Return an attribute: a submodule by itself, anything else after the module has run."""
-        whole = f"{module.__name__}.{name}"
         if not self.running and sys.modules.get(module.__name__) is not module:  # off the list since
             return getattr(import_module(module.__name__), name)
         with self._lock:
@@ -52,7 +51,7 @@ class DeferringLoader(Loader):
                 return vars(module)[name]
             if self.running:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            if PathFinder.find_spec(whole, module.__path__) is not None:
+            if PathFinder.find_spec(whole := f"{module.__name__}.{name}", module.__path__) is not None:
                 return import_module(whole)
             self.running = True
             self._loader.exec_module(module)

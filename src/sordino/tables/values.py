@@ -77,9 +77,8 @@ def _of_polars(series: Any) -> Any:
 def _of_arrow(column: Any) -> Any:
     """Return texts and doubles without gaps as arrays; pandas takes longer to load than a small fit."""
     if str(column.type) == "string":
-        coded = column.dictionary_encode("encode").combine_chunks()
-        texts = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
-        return texts[np.from_dlpack(coded.indices)]  # Arrow's own to_numpy would load pandas
+        coded = column.dictionary_encode("encode").combine_chunks()  # Arrow's own to_numpy would load pandas
+        return np.array([*coded.dictionary.to_pylist(), None], dtype=object)[np.from_dlpack(coded.indices)]
     if str(column.type) == "double" and not column.null_count:
         return np.from_dlpack(column.combine_chunks())
     return column.to_pandas()
