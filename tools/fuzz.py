@@ -27,6 +27,8 @@ SLOW = {
     "estimators": 0.02,
     "tables": 0.02,
     "scores": 0.05,
+    "searches": 0.01,
+    "groups": 0.1,
     "statistics": 0.1,
     "commands": 0.2,
     "csv": 0.5,

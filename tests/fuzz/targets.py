@@ -433,6 +433,39 @@ def ask_score(data: bytes) -> object:
     return repr(made(choose.one_of(judged()), rows, targets_of(choose, rows), **parameters))
 
 
+def search(data: bytes) -> object:
+    """Search with hostile grids, parameters and records."""
+    choose = Chooser(data)
+    parameters = parameters_of(sordino.PrivateSearchCV, choose)
+    model = choose.one_of((sordino.LinearRegression(), sordino.LogisticRegression(), *VALUES))
+    grids = ({"max_iter": [1, 2]}, {"solver": ["gd", "word"]}, [{"max_iter": [1]}], {"none": [1]}, *VALUES)
+    parameters = {**parameters, "estimator": model, "param_grid": choose.one_of(grids)}
+    X = rows_of(choose)
+    made = sordino.PrivateSearchCV(**parameters).fit(X, targets_of(choose, X))
+    return repr(made), repr(made.predict(X))
+
+
+TERMS = ("count", "sum", "mean", "quantile")
+
+
+def ask_groups(data: bytes) -> object:
+    """Ask for statistics of each group, with hostile keys, levels, terms and values."""
+    choose = Chooser(data)
+    rows = rows_of(choose)
+    keys = targets_of(choose, rows)
+    parameters = {name: choose.one_of(VALUES) for name in ("edges", "groups", "rows_per_person")
+                  if choose.chance(6)}  # fmt: skip
+    cells = sordino.group_by(keys, levels=choose.one_of(([0, 1], ["yes", "no"], *VALUES)), **parameters)
+    ask = getattr(cells, choose.one_of(TERMS))
+    known = parameters_of(ask, choose)
+    takes = inspect.signature(ask).parameters
+    given = {"x": targets_of(choose, rows), "q": choose.one_of((0.5, *VALUES))}
+    given["bounds"] = choose.one_of(((0.0, 1.0), *VALUES))
+    return repr(
+        ask(**known, **{name: one for name, one in given.items() if name in takes and name not in known})
+    )
+
+
 def command(words: Sequence[str]) -> object:
     """Run a command; whatever it ends with must be a status, and its words hold nothing that was planted."""
     from sordino.cli import main
@@ -537,5 +570,7 @@ TARGETS = (
     Target("statistics", noise(), ask_statistic),
     Target("tables", noise(), fit_table),
     Target("scores", noise(), ask_score),
+    Target("searches", noise(), search),
+    Target("groups", noise(), ask_groups),
     Target("commands", noise(20), run_command),
 )

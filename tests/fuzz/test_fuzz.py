@@ -7,6 +7,7 @@ from tests.fuzz.bytes import Chooser, mutate
 from tests.fuzz.run import judge, run
 from tests.fuzz.targets import FIXTURES, SECRET, TARGETS, Target
 
+from sordino import LinearRegression, PrivateSearchCV
 from sordino.errors import InvalidInputError
 
 CASES = {
@@ -14,6 +15,8 @@ CASES = {
     "statistics": 60,
     "tables": 20,
     "scores": 30,
+    "searches": 20,
+    "groups": 60,
     "commands": 60,
     "ledger": 60,
     "csv": 80,
@@ -29,7 +32,7 @@ def test_hostile_bytes_end_in_an_answer_or_a_typed_refusal(target):
     assert found.cases == CASES.get(target.name, 400)
 
 
-CHOSEN = ("estimators", "statistics", "tables", "scores", "commands")
+CHOSEN = ("estimators", "statistics", "tables", "scores", "searches", "groups", "commands")
 READERS = [target for target in TARGETS if target.name not in CHOSEN]
 
 
@@ -75,3 +78,8 @@ def test_mutations_change_documents_and_choosers_end():
     assert len(changed) > 90
     assert Chooser(b"").one_of("abc") == "a"
     assert Chooser(b"\x05").number(4) == 1
+
+
+def test_a_search_refuses_names_of_steps_that_are_no_list():
+    with pytest.raises(InvalidInputError, match="assume_public"):
+        PrivateSearchCV(LinearRegression(), {"max_iter": [1]}, assume_public=0.5).fit([[0.0]], [0.0])

@@ -553,8 +553,7 @@ class _Auditor:
         best = int(np.argmax([-1.0 if one is None else attacks.separation(*one) for one in told]))
         more = fitted(crowds[best], range(few, many))
         learned = _numbers([one + other for one, other in zip(first[best], more, strict=True)])
-        noise = fresh_noise()
-        judged = fitted(crowds[best], [noise.subkey() for _ in range(fits)])
+        judged = fitted(crowds[best], [fresh_noise().subkey() for _ in range(fits)])
         numbers = _numbers(judged)
         attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
         if learned is not None and numbers is not None and learned[0].shape[1:] == numbers[0].shape[1:]:

@@ -440,6 +440,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> PrivateSearchCV:
         """Search; the whole budget is spent here. With a schema, y and ``groups`` come from the table."""
+        if not isinstance(self.assume_public, list | tuple | set | frozenset):
+            raise InvalidInputError("Expected assume_public to be a list of the names of steps, got no list.")
         candidates = Candidates(self.estimator, tuple(self.assume_public))
         candidates.check()
         grid, classifier = self._grid(), is_classifier(self.estimator)
@@ -452,8 +454,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         search = self._search(families, n, unit, candidates.prices(grid))
         judges = self._judges(n, search)
         train, test = self._split(n, judges, owners)
-        labels = y if classifier else None
-        past, future = rows_of(X, train), rows_of(X, test)
+        labels, past, future = y if classifier else None, rows_of(X, train), rows_of(X, test)
         owned = candidates.fit_params(None if owners is None else owners[train])
 
         def told(rows: Any) -> Any:  # a table that weighs its records brings its targets along
