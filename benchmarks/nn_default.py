@@ -238,6 +238,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tiny", action="store_true", help="small models, to try the script on a processor")
     parser.add_argument("--skip-compile", nargs="*", default=[], help="models that are not compiled")
+    parser.add_argument("--commit", default="", help="what is measured, for the file")
     parser.add_argument("--out", default="", help="also write the rows to this JSON file")
     args = parser.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -247,7 +248,7 @@ def main() -> None:
             rows.append(measure(name, getattr(torch, precision), device, args))
             print(json.dumps(rows[-1]), flush=True)
             if args.out:
-                about = {"torch": torch.__version__, "device": args.device}
+                about = {"torch": torch.__version__, "commit": args.commit}
                 about["device"] = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
                 Path(args.out).write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
 

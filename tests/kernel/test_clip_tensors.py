@@ -142,11 +142,28 @@ def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, s
 
 @settings(max_examples=60)
 @CASES
+def test_products_that_cut_stay_below_the_clip_if_they_are_scaled(places, inputs, outputs, seed, cancelling):
+    """Units of a GPU cut float32 to eleven bits; over the middle of what that leaves, it is p of TF32."""
+    a, g = records(places, inputs, outputs, seed, cancelling)
+
+    def cut(values):
+        short = (values.view(torch.int32) & -(1 << 13)).view(torch.float32).double()
+        return (short @ short.transpose(-1, -2) / (1 - 2.0**-11) ** 2).float()
+
+    found = Contributions(a, 2.0**-11, None, cut)
+    found.add_products(a, g)
+    factors = found.factors(0.3)[:, None, None, None]
+    assert float(exact(rounded(a, 10), rounded(factors * g, 10)).norm(dim=1).max()) <= 0.3
+
+
+@settings(max_examples=60)
+@CASES
 def test_halves_stay_below_the_clip_where_units_truncate(places, inputs, outputs, seed, cancelling):
     """Products of bfloat16 are exact, each addition loses two units, and ``f g_t`` is rounded once more."""
     a, g = (part.bfloat16() for part in records(places, inputs, outputs, seed, cancelling))
 
-    def truncated(left, right):
+    def truncated(left):
+        right = left.transpose(-1, -2)
         lost = left.shape[-1] * 2.0**-23 * (left.double().abs() @ right.double().abs())
         return (left.double() @ right.double() - lost).float()
 

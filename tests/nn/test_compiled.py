@@ -156,3 +156,19 @@ def test_the_slope_of_a_group_norm_in_the_shape_of_images_is_the_same(shape, aff
     graph = make_fx(whole, rewrites.IN_PARTS)(vector, x, y)
     assert not any("group_norm_backward" in str(node.target) for node in graph.graph.nodes)
     assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
+
+
+def test_what_is_equal_is_computed_once_and_sums_follow_what_they_read():
+    def steps(x, y):
+        long, other = x.sin() * y, (x.sin() * y).exp()
+        return other.cos() + long.sum([0]), other.cos()
+
+    module = make_fx(steps)(torch.randn(4, 3), torch.randn(4, 3))
+    want = module(torch.ones(4, 3), torch.full((4, 3), 2.0))
+    rewrites.Leaner()(module.graph)
+    names = [node.name for node in module.graph.nodes]
+    assert not any(name.startswith(("sin_", "mul_")) for name in names)
+    assert names.index("sum_1") == names.index("mul") + 1 < names.index("exp")
+    module.graph.lint()
+    for one, other in zip(module(torch.ones(4, 3), torch.full((4, 3), 2.0)), want, strict=True):
+        assert torch.equal(one, other)

@@ -95,6 +95,26 @@ def test_rows_of_windows_are_those_of_unfolded_windows(layout, step, pad, spread
     assert float((rows - want).norm() / want.norm()) < 1e-3
 
 
+def test_halves_are_multiplied_as_they_are():
+    torch.manual_seed(0)
+    images, slopes = torch.randn(2, 3, 64, 32, 32, device="cuda").bfloat16()
+    geometry = [3, 3], [1, 1], [1, 1], [1, 1]
+    rows = torch.ops.sordino.window_rows(images, slopes, *geometry)
+    want = windows._unfold(images.double(), slopes.double(), *geometry)
+    assert float((rows - want).norm()) < 1e-5 * float(want.norm())
+
+
+@pytest.mark.parametrize(("kind", "far"), [(torch.float32, 2.0**-10), (torch.bfloat16, 2.0**-16)])
+@pytest.mark.parametrize("places", [17, 50, 65, 197])
+def test_pairs_of_places_err_as_products_do(places, kind, far):
+    torch.manual_seed(0)
+    values = torch.randn(5, 1, places, 384, device="cuda").to(kind).transpose(0, 1)
+    want = values.double() @ values.double().transpose(-1, -2)
+    sizes = values.double().norm(dim=-1)
+    apart = (windows.gram32(values) - want).abs() / (sizes[..., None] * sizes[..., None, :])
+    assert float(apart.max()) <= 1.01 * far
+
+
 @pytest.mark.parametrize("size", [1e-36, 1e-20, 1.0, 1e30])
 def test_sizes_of_records_neither_vanish_nor_overflow_in_half_precision(size):
     torch.manual_seed(0)

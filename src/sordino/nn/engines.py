@@ -18,7 +18,7 @@ from sordino.kernel.clip.tensors import Contributions, clipped_rows
 from sordino.nn.ghosts import Ghost, Rows, pieces
 from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pull_back, read_graph
 from sordino.nn.network import Network, make_up_records, points, product_inputs, without_autocast
-from sordino.nn.operations import Found, find_saved, found_at, is_known, product32, unite
+from sordino.nn.operations import Found, find_saved, found_at, gram32, is_known, unite
 from sordino.nn.recurrent import by_rule
 
 _PROBE = 5  # made-up records, to find the axis that holds them
@@ -147,7 +147,7 @@ class GhostEngine:
         fills = None if units_of(present) is not None else present
         with without_autocast(vector.device), torch.no_grad():
             batch = vector.new_empty(len(x) if present is None else len(present))
-            contributions = Contributions(batch, product_inputs(batch.device), torch.cat, product32)
+            contributions = Contributions(batch, product_inputs(batch.device), torch.cat, gram32)
             rows.add_to(contributions)
             for ghost in ghosts:
                 ghost.add_to(contributions)

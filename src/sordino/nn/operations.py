@@ -31,6 +31,7 @@ from sordino.nn.network import INPUTS, product_inputs
 _CHANNELS, _PLACES = 16, 64  # below, the tiles of a kernel are mostly empty
 _MOST = 2**16  # places of an image of which one program can hold a channel
 _ROUNDING = 2.0**-9  # of rows whose factors have 11 bits
+_CUT = (1.0, 1 + 2.0**-10 - 2.0**-23, 1 + 2.0**-11 + 2.0**-22)  # loses nothing; most; would be rounded up
 _TAGS = (torch.Tag.flexible_layout,)  # a compiler leaves the axes as a convolution has put them
 
 
@@ -41,7 +42,9 @@ def rows_of(images: Tensor, slopes: Tensor, *geometry: Sequence[int]) -> Tensor 
     """
     if not _suits(images, slopes):
         return None
-    return torch.ops.sordino.window_rows(images.float(), slopes.float(), *map(list, geometry))
+    if not images.dtype is slopes.dtype is torch.bfloat16:
+        images, slopes = images.float(), slopes.float()
+    return torch.ops.sordino.window_rows(images, slopes, *map(list, geometry))
 
 
 def _suits(images: Tensor, slopes: Tensor) -> bool:
@@ -62,14 +65,16 @@ def _window_rows(
     dilation: Sequence[int],
 ) -> Tensor:
     made = _module() if images.is_cuda else None
-    rows: Any = _unfold if made is None else made.window_rows
-    out: Tensor = rows(images, slopes, kernel, stride, padding, dilation)
+    if made is None:
+        return _unfold(images.float(), slopes.float(), kernel, stride, padding, dilation)
+    out: Tensor = made.window_rows(images, slopes, kernel, stride, padding, dilation)
     return out
 
 
 @_window_rows.register_fake
 def _(images: Tensor, slopes: Tensor, kernel: Sequence[int], *_: Any) -> Tensor:
-    return images.new_empty(len(images), slopes.shape[1], kernel[0] * kernel[1], images.shape[1])
+    shape = len(images), slopes.shape[1], kernel[0] * kernel[1], images.shape[1]
+    return images.new_empty(shape, dtype=torch.float32)
 
 
 def _unfold(images: Tensor, slopes: Tensor, *geometry: Any) -> Tensor:
@@ -78,6 +83,33 @@ def _unfold(images: Tensor, slopes: Tensor, *geometry: Any) -> Tensor:
     windows = F.unfold(images, kernel, dilation, padding, stride)
     rows = slopes.flatten(2) @ windows.transpose(1, 2)
     return rows.unflatten(2, (images.shape[1], -1)).transpose(2, 3).contiguous()
+
+
+def gram32(values: Tensor) -> Tensor:
+    """Return ``values values^T`` in float32, of halves too.
+
+    A library of products takes twice as long, or more, where rows of the result begin askew: of 65 places,
+    as images have that were cut into 64 parts, or of 197.
+    """
+    places, step = values.shape[-2], 16 // values.element_size()
+    coarse = values.element_size() < 4 or product_inputs(values.device) >= INPUTS["tf32"]
+    askew = values.is_cuda and coarse and places > 16 and places % step > 0
+    if not askew or _kernel(values.device) is None:
+        return product32(values, values.transpose(-1, -2))
+    made: Tensor = torch.ops.sordino.pairs(values.flatten(0, -3))
+    return made.unflatten(0, values.shape[:-2])
+
+
+@torch.library.custom_op("sordino::pairs", mutates_args=(), tags=_TAGS)
+def _pairs(values: Tensor) -> Tensor:
+    made = _module() if values.is_cuda else None
+    out: Tensor = product32(values, values.transpose(1, 2)) if made is None else made.pairs(values)
+    return out
+
+
+@_pairs.register_fake
+def _(values: Tensor) -> Tensor:
+    return values.new_empty(*values.shape[:2], values.shape[1], dtype=torch.float32)
 
 
 @cache
@@ -90,7 +122,7 @@ def _module() -> Any:
 
 @cache
 def _kernel(device: torch.device) -> Any:
-    """Return the kernel if this machine can build it and it makes the rows of unfolded windows."""
+    """Return the kernels if this machine can build them and they make the rows of unfolded windows."""
     images, slopes = (
         torch.arange(3 * c * 81, device=device).float().mul(0.7).sin().reshape(3, c, 9, 9) for c in (20, 33)
     )
@@ -102,9 +134,11 @@ def _kernel(device: torch.device) -> Any:
             want = _unfold(*(part.double() for part in parts), *geometry)
             if not float((made.window_rows(*parts, *geometry) - want).norm() / want.norm()) < _ROUNDING:
                 return None
+        cut = torch.tensor(_CUT, device=device)[:, None, None].expand(-1, 17, 40).contiguous()
+        found = made.pairs(cut).double() / (40 * cut[:, :1, :1].double().square())
     except Exception:  # an old driver: windows are unfolded then
         return None
-    return made
+    return made if float((found - 1).abs().max()) < 1.01 * 2 * INPUTS["tf32"] else None
 
 
 _ENTRIES = 25  # of a kernel, at most, whose windows are compared entry by entry

@@ -62,13 +62,13 @@ class Contributions:
     batch : a float32 tensor with one row for each record; only its length and its device are read.
     inputs : how far a matrix product rounds what goes into it (p above).
     join : ``torch.cat``, which is one operation; without it each column is copied.
-    multiply : matrix products of halves in float32; without it halves are made float32 first.
+    gram : ``values values^T`` in float32, of halves too; without it halves are made float32 first.
     """
 
     batch: Tensor
     inputs: float = 0.0
     join: Any = None
-    multiply: Any = None
+    gram: Any = None
     _rows: list[Tensor] = field(default_factory=list, init=False)
     _pairs: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
     _grams: _Grams = field(init=False)
@@ -162,10 +162,10 @@ class Contributions:
         """Return ``values values^T``, once for what several layers read (queries, keys and values do)."""
         key = values.data_ptr(), tuple(values.shape), values.stride()
         if not key[0]:  # no memory of its own: nothing tells it from another
-            return _products(values, self.multiply)
+            return _products(values, self.gram)
         known = [one for one in self._recent if one[0] == key]
         # the values are held, so they keep their address
-        last = known[0] if known else (key, values, _products(values, self.multiply))
+        last = known[0] if known else (key, values, _products(values, self.gram))
         self._recent = [*[one for one in self._recent if one is not last][-1:], last]
         return last[2]
 
@@ -265,15 +265,12 @@ def pairs(values: Tensor) -> Tensor:
     return _products(values)
 
 
-def _products(values: Tensor, multiply: Any = None) -> Tensor:
+def _products(values: Tensor, gram: Any = None) -> Tensor:
     """Return ``values values^T``, in slices: the error of a sum grows with its length."""
-    if values.element_size() < 4 and multiply is None:
-        values = values.float()
-    parts = values.chunk(-(-values.shape[-1] // _SLICE), dim=-1)
+    values = values.float() if gram is None and values.element_size() < 4 else values
     total: Any = None
-    for part in parts:
-        turned = part.transpose(-1, -2)
-        added = part @ turned if values.element_size() >= 4 else multiply(part, turned)
+    for part in values.chunk(-(-values.shape[-1] // _SLICE), dim=-1):
+        added = part @ part.transpose(-1, -2) if gram is None else gram(part)
         total = added if total is None else total + added
     return total
 
