@@ -16,7 +16,7 @@ from sordino.kernel.clip.tensors import (
     shortfall,
     weighted_rows,
 )
-from sordino.nn.network import product_inputs, without_autocast
+from sordino.nn.network import INPUTS, product_inputs, without_autocast
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")
@@ -150,7 +150,7 @@ def test_products_that_cut_stay_below_the_clip_if_they_are_scaled(places, inputs
         short = (values.view(torch.int32) & -(1 << 13)).view(torch.float32).double()
         return (short @ short.transpose(-1, -2) / (1 - 2.0**-11) ** 2).float()
 
-    found = Contributions(a, 2.0**-11, None, cut)
+    found = Contributions(a, INPUTS["tf32"], None, cut)
     found.add_products(a, g)
     factors = found.factors(0.3)[:, None, None, None]
     assert float(exact(rounded(a, 10), rounded(factors * g, 10)).norm(dim=1).max()) <= 0.3
@@ -254,7 +254,9 @@ def test_what_several_layers_read_is_multiplied_once_and_counts_for_each(monkeyp
 # ------------------------------------------------------------------------------ what is in force
 
 
-@pytest.mark.parametrize(("setting", "inputs"), [("highest", 0.0), ("high", 2.0**-11), ("medium", 2.0**-8)])
+@pytest.mark.parametrize(
+    ("setting", "inputs"), [("highest", 0.0), ("high", INPUTS["tf32"]), ("medium", 2.0**-8)]
+)
 def test_the_precision_in_force_is_read_when_it_is_used(setting, inputs):
     before = torch.get_float32_matmul_precision()
     try:

@@ -8,10 +8,10 @@ from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedErro
 from sordino.kernel.clip import tensors as clip_tensors
 from sordino.nn import Trainer, engine_choice, engines, graph
 from sordino.nn.engine_choice import engine_notes, make_engine, sized_engine
-from sordino.nn.network import Network, forward_inputs
+from sordino.nn.network import INPUTS, Network, forward_inputs
 
 LOSS = nn.CrossEntropyLoss()
-TF32, BFLOAT16 = 2.0**-11, 2.0**-8
+TF32, BFLOAT16 = INPUTS["tf32"], INPUTS["bf16"]
 X, Y = torch.zeros(5, 6, 8), torch.zeros(5, dtype=torch.long)
 
 

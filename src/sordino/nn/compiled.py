@@ -13,9 +13,6 @@ from typing import Any, TypeAlias
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._functorch.compile_utils import fx_graph_cse
-from torch._inductor import list_mode_options
-from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -106,19 +103,28 @@ def sum_early(graph: Graph) -> None:
                 last.append(part)
 
 
-class Leaner(CustomGraphPass):
-    """Lets equal operations be computed, and their result be held, once; and sums early.
+def lean_options(mode: str | None) -> dict[str, Any]:
+    """Return options of a compiler that computes equal operations, and holds their result, once; sums early.
 
-    A compiler looks for equal operations in the two halves of plain training, and not in one graph of both.
+    A compiler looks for equal operations in the two halves of plain training, and not in one graph of both;
+    one that reorders computes Gram matrices, which are small, as soon as it can, and holds them. Where torch
+    has moved the parts that this leans on, the import fails and the compiled step is not taken.
     """
+    from torch._functorch.compile_utils import fx_graph_cse
+    from torch._inductor import list_mode_options
+    from torch._inductor.custom_graph_pass import CustomGraphPass
 
-    def __call__(self, graph: Graph) -> None:
-        module: Any = graph.owning_module
-        module.graph = fx_graph_cse(graph)
-        sum_early(module.graph)
+    class Leaner(CustomGraphPass):
+        def __call__(self, graph: Graph) -> None:
+            module: Any = graph.owning_module
+            module.graph = fx_graph_cse(graph)
+            sum_early(module.graph)
 
-    def uuid(self) -> str:
-        return "sordino 1"  # what was compiled before another number is compiled again
+        def uuid(self) -> str:
+            return "sordino 1"  # what was compiled before another number is compiled again
+
+    lean = {"post_grad_custom_post_pass": Leaner(), "reorder_for_peak_memory": False}
+    return list_mode_options(mode or "default") | lean
 
 
 def _shape(node: Node) -> torch.Size:
@@ -366,9 +372,7 @@ class CompiledEngine(FilledEngine):
             transpose_convolutions(graph)
         if self.backend != "inductor":
             return torch.compile(graph, backend=self.backend, dynamic=False)
-        # a compiler that reorders computes Gram matrices, which are small, as soon as it can, and holds them
-        lean = {"post_grad_custom_post_pass": Leaner(), "reorder_for_peak_memory": False}
-        return torch.compile(graph, options=list_mode_options(self.mode or "default") | lean, dynamic=False)
+        return torch.compile(graph, options=lean_options(self.mode), dynamic=False)
 
 
 def _fill(rows: Tensor, count: int) -> Tensor:

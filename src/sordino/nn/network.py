@@ -21,9 +21,10 @@ from sordino.execute.draws import TURN, generators, restore
 from sordino.kernel import public_generator
 from sordino.nn.data import Fields
 
-# How far float32 numbers are rounded before they are multiplied.
-INPUTS = {"none": 0.0, "ieee": 0.0, "tf32": 2.0**-11, "bf16": 2.0**-8}
-_LEGACY = {"highest": 0.0, "high": 2.0**-11, "medium": 2.0**-8}
+# How far float32 numbers are rounded before they are multiplied; of eleven bits also where they are cut, and
+# the product is divided by ``(1 - 2^-11)^2``: that is off by up to ``2^-11 / (1 - 2^-11)``.
+INPUTS = {"none": 0.0, "ieee": 0.0, "tf32": 2.0**-11 * (1 + 2.0**-10), "bf16": 2.0**-8}
+_LEGACY = {"highest": 0.0, "high": INPUTS["tf32"], "medium": 2.0**-8}
 _SWITCHES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")  # of the library behind torch on CPUs
 
 
