@@ -231,3 +231,20 @@ def test_a_rare_group_with_ten_times_the_errors_has_its_own_width():
             found.errors[0] * math.sqrt(flag.sum())
         )  # the flag's own mean has errors of deviation .98
     assert 0.9 < np.median(ratios) < 1.4  # squares taken as alike gave about .5
+
+
+@pytest.mark.parametrize("share", [1.0, 0.1])
+def test_the_step_of_few_records_is_not_too_long(share):
+    """A clip of curvatures that noisy counts put too low made .4 .67, and 1.65 of a flag of a tenth."""
+    rng, middles, covered = np.random.default_rng(5), [], []
+    for _ in range(15):
+        x = np.where(rng.random(1000) < share, rng.uniform(-1, 1, 1000) if share == 1.0 else 1.0, 0.0)[
+            :, None
+        ]
+        y = 0.4 * x[:, 0] + 0.05 * rng.normal(size=1000)
+        model = sordino.LinearRegression(1.0, data_norm=1.0, target_bound=1.0).fit(x, y)
+        found = sordino.intervals(model, x, y, epsilon=1.0)
+        middles.append(found.coef_[0])
+        covered.append(found.low[0] <= 0.4 <= found.high[0])
+    assert np.mean(middles) == pytest.approx(0.4, abs=0.12 if share < 1.0 else 0.03)
+    assert np.mean(covered) >= 0.8

@@ -14,12 +14,9 @@ from sordino.kernel.arrays import Floats, public_norm
 from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix, triangle
 from sordino.solvers.base import noise_std
 
-# Shares of the budget: of the count of sizes, and of the curvature, the least, more for each column and the
-# most; the rest is for the score.
-_SIZES, _CURVATURE = 0.02, (0.12, 0.01, 0.35)
-# The clip of curvatures is the size that this share of the records has at most, as far as counts show it,
-# where that takes less than the noise that it saves.
-_SHARE, _CELLS = 0.999, 4
+# Shares of the budget: of the count of lengths, and of the curvature, the least, more for each column and the
+# most; the rest is for the score. Cells of the count to a factor of two.
+_LENGTHS, _CURVATURE, _CELLS = 0.02, (0.12, 0.01, 0.35), 4
 # Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
 # made along them, and along each the model may miss this share of what it leaves unexplained.
 _KNOWN, _MISSED = 1.0, 0.02
@@ -47,12 +44,13 @@ class OneStep:
     clip, and shows a rare group with larger errors; the first shows few scores that counts miss. The larger
     of the two counts along each direction.
 
-    No clip shortens a score: scores are as long as the declared bounds allow, ``residual`` times the longest
-    row. A shorter clip would need a count of the records beyond it; the noise of that count, ``s`` records,
-    leaves ``s longest / n`` open, more than the noise of scores of that length, which get more of the budget.
+    No clip shortens a score or a curvature: scores are as long as the declared bounds allow, ``residual``
+    times the longest row. A shorter clip would need a count of the records beyond it; the noise of that
+    count, ``s`` records, leaves ``s longest / n`` open, more than the noise of scores of that length, which
+    get more of the budget.
     Rows fill a ball, so scores are asked in units of the rows: ``H^-1`` of that noise is nowhere more than in
-    lengths of ``H^-1/2 g``, where the direction of least curvature makes all others pay. Curvatures are
-    clipped by counts: what that may take is an error too, as far as the step is long.
+    lengths of ``H^-1/2 g``, where the direction of least curvature makes all others pay. The noise of the
+    curvature is an error too, as far as the step is long.
 
     Squares lead to the same end from everywhere, and scores are shorter, ``middle`` times a row, at the
     constant amid the targets, which is the model less ``whole``: a step starts between the two, where the
@@ -71,14 +69,13 @@ class OneStep:
     middle: float = 0.0
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare a count of sizes, the curvature and the score."""
+        """Declare the curvature, a count of lengths and the score."""
         least, more, most = _CURVATURE
         curvature = min(least + more * self.span.shape[1], most)
         shares = {
-            "sizes": (PartSizes("parts", _CELLS), _SIZES),
             "curvature": (PartSum(), curvature),
-            "lengths": (PartSizes("parts", _CELLS), _SIZES),
-            "score": (PartSum(self.squares), 1.0 - 2.0 * _SIZES - curvature),
+            "lengths": (PartSizes("parts", _CELLS), _LENGTHS),
+            "score": (PartSum(self.squares), 1.0 - _LENGTHS - curvature),
         }
         return problem.planned(
             **{
@@ -90,17 +87,11 @@ class OneStep:
     def run(self, curator: Curator, problem: Sample) -> Iterator[Step]:
         d, n = self.span.shape[1], problem.population
         curved = Part(slice(d, None), self.bent * self._longest(np.eye(d)) ** 2)
-        query: Any = curator.plan.releases["sizes"].query
-        counts = np.asarray(curator.release("sizes", curved))
-        size = query.quantile(counts, _SHARE, noise_std(curator, "sizes", curved), 1.0)
-        noise, size = noise_std(curator, "curvature", curved) / n, 1.0 if size is None else min(1.0, size)
-        unsure = math.hypot(noise * size, (1.0 - _SHARE) * (1.0 - size))
-        size, unsure = (size, unsure * curved.size) if unsure < noise else (1.0, noise * curved.size)
-        curved = replace(curved, size=curved.size * size)
+        unsure = noise_std(curator, "curvature", curved) / n * curved.size
         curvature = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
         sizes, axes = np.linalg.eigh(curvature)
         floor = max(1e-9 * float(np.abs(sizes).max()), 1e-300)
-        floor = max(_KNOWN * noise * curved.size * math.sqrt(2.0 * d), floor)
+        floor = max(_KNOWN * unsure * math.sqrt(2.0 * d), floor)
         known = sizes > floor
         known[-1] = True
         lost, noise = axes[:, ~known], noise_std(curator, "score", curved) / n
@@ -111,6 +102,7 @@ class OneStep:
         ]
         best = min(tries, key=lambda one: one.cost(n))
         score, k = Part(slice(None), best.size, best.matrix), len(best.alike)
+        query: Any = curator.plan.releases["lengths"].query
         counts = np.asarray(curator.release("lengths", score))
         score = replace(score, near=query.end(counts, noise_std(curator, "lengths", score)))
         mean, *both = np.split(np.asarray(curator.release("score", score)) / n, [k, k + k * (k + 1) // 2])
