@@ -248,3 +248,17 @@ def test_the_step_of_few_records_is_not_too_long(share):
         covered.append(found.low[0] <= 0.4 <= found.high[0])
     assert np.mean(middles) == pytest.approx(0.4, abs=0.12 if share < 1.0 else 0.03)
     assert np.mean(covered) >= 0.8
+
+
+def test_expected_values_of_a_table_are_known_though_hats_gap_and_constant_repeat_each_other():
+    """They were measured in other units than rows are, so that no row seemed to be one of the table."""
+    rng = np.random.default_rng(2)
+    schema = sordino.Schema([Number("x", 0, 100), Target("y", "number", low=0, high=100)])
+    x = rng.uniform(0, 100, 20_000)
+    table = pd.DataFrame({"x": x, "y": np.clip(40 + 0.2 * x + 4 * rng.normal(size=x.size), 0, 100)})
+    model = sordino.LinearRegression(1.0, schema=schema, pairs=False).fit(table)
+    _, low, high = sordino.intervals(model, table, epsilon=1.0).predict(
+        pd.DataFrame({"x": [5.0, 50.0, 95.0]})
+    )
+    assert (high - low < 4.0).all()  # from bound to bound before
+    assert ((low < [41.5, 50.5, 59.5]) & (high > [40.5, 49.5, 58.5])).all()

@@ -64,7 +64,8 @@ class Intervals:
         """Return the standard error of linear functions of coefficients and intercept; inf if not known."""
         rows = np.atleast_2d(rows)
         own = rows @ self._span
-        lost = np.array([public_norm(row) for row in rows - own @ np.linalg.pinv(self._span)])
+        back = _back_of(self._span, self.model.data_norm_)
+        lost = np.array([public_norm(row) for row in rows - own @ back])
         sizes = np.array([public_norm(row) for row in rows])
         variances = np.einsum("ij,jk,ik->i", own, self._step.covariance, own)
         return np.where(
@@ -189,7 +190,7 @@ def intervals(
     if loss.name == "squared":
         low, high = model.target_range_
         above = np.append(np.ravel(model.coef_), np.ravel(model.intercept_)[0] - 0.5 * (low + high))
-        options |= {"whole": np.linalg.pinv(span) @ above, "middle": 0.5 * (high - low)}
+        options |= {"whole": _back_of(span, model.data_norm_) @ above, "middle": 0.5 * (high - low)}
     task = Task(
         statistic("one-step", sample, **options, squares=min(0.2 * math.sqrt(ask.epsilon), 0.42)),
         sample,
@@ -362,7 +363,7 @@ def _span_of(model: Any) -> Floats:
     Lines and hats of one column repeat each other, as made-up tables show.
     """
     d = np.size(model.coef_)
-    schema, units = getattr(model, "schema", None), np.append(np.ones(d), _CONSTANT * model.data_norm_)
+    schema, units = getattr(model, "schema", None), _units(d, model.data_norm_)
     span = np.diag(units)
     if schema is not None:
         made = clipped_matrix(model.encoder_.transform(_make_up_table(schema, 4 * d + 50)), model.data_norm_)
@@ -375,6 +376,18 @@ def _span_of(model: Any) -> Floats:
             "squares would cost more than they tell. Fit with pairs=False, fewer knots= or fewer levels."
         )
     return span
+
+
+def _units(columns: int, norm: float) -> Floats:
+    return np.append(np.ones(columns), _CONSTANT * norm)
+
+
+def _back_of(span: Floats, norm: float) -> Floats:
+    """Return what takes the numbers of a row back to the row, if it is one of the table: ``A^T / units``.
+
+    ``span`` is ``units A`` with orthonormal A, and rows of the table times the units lie in the space of A.
+    """
+    return np.asarray((span / np.square(_units(len(span) - 1, norm))[:, None]).T)
 
 
 def _make_up_table(schema: Schema, count: int) -> dict[str, Any]:
