@@ -149,3 +149,27 @@ def test_settings_outside_their_bounds_are_refused(settings):
     x, y = (part.numpy() for part in blobs(50))
     with pytest.raises(InvalidInputError, match=next(iter(settings))):
         NeuralClassifier(**settings).fit(x, y)
+
+
+def test_a_command_and_a_page_name_both_reservations_of_a_network_on_a_table(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    import sordino
+    from sordino.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{i % 10 / 10},{i % 7 / 7}" for i in range(300)]
+    (tmp_path / "rows.csv").write_text("\n".join(["age,cost", *lines]))
+    ends = "low = 0\nhigh = 1\n"
+    columns = f'[columns.age]\nkind = "number"\n{ends}[columns.cost]\nkind = "target"\nof = "number"\n{ends}'
+    (tmp_path / "schema.toml").write_text(f"format = 1\n{columns}")
+    sordino.Ledger.open("budget.db").create("per", sordino.BudgetPolicy(epsilon=8.0, delta=1e-4))
+    words = "fit rows.csv --schema schema.toml --model network-regressor --set max_iter=2 --epsilon 2"
+    place = "--delta 1e-5 --ledger budget.db --dataset per --output m.sordino --report m.html"
+    told = CliRunner().invoke(main, f"{words} {place}".split())
+    both = "reservations 1 (NeuralRegressor (linear model)) and 2 (Trainer (sgd)). Together they took "
+    assert both in told.output
+    page = (tmp_path / "m.html").read_text()
+    assert both in page
+    assert "no reservation" not in page
+    assert "before reservation 2" in page

@@ -58,13 +58,57 @@ def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
     from sordino.report.page import booking_of
 
     found = booking_of(booked.privacy_, booked.ledger, "ward 7")
-    assert 0 < found.before.fraction < found.after.fraction < found.now.fraction
+    ((before, after),) = found.parts
+    assert 0 < before.fraction < after.fraction < found.now.fraction
     assert found.now.fraction == pytest.approx(booked.ledger.spent("ward 7").fraction)
-    assert found.before.epsilon_left > found.after.epsilon_left
+    assert before.epsilon_left > after.epsilon_left
     other = sordino.mean(rows()[0], epsilon=0.3, delta=1e-6).privacy
     assert "no reservation" in booking_of(other, booked.ledger, "ward 7")
-    assert "not booked" in booking_of(other, None, None)
+    assert "was not told of a ledger" in booking_of(other, None, None)
     assert "could not be read" in booking_of(other, booked.ledger, "elsewhere")
+
+
+def test_a_result_that_was_booked_is_not_called_unbooked(booked):
+    place = {"ledger": booked.ledger, "dataset_id": "ward 7"}
+    found = sordino.count(rows()[0][:, 0] > 0, epsilon=0.1, delta=1e-6, **place)
+    told = report_html(found)
+    assert "not booked" not in told
+    assert "was not told of a ledger" in told
+    assert "Booked</dt>" not in told
+    assert "was not told of a ledger" not in report_html(found, **place)
+    assert f"reservation {len(booked.ledger.history('ward 7'))} " in report_html(found, **place)
+
+
+def test_intervals_have_a_page(booked):
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 2))
+    model = sordino.LinearRegression(2.0, data_norm=1.0, target_bound=1.0).fit(X, X[:, 0])
+    found = sordino.intervals(model, X, X[:, 0], epsilon=2.0)
+    page = report_html(found)
+    assert "95 %" in page
+    assert f"{found.coef_[0]:.4g} ({found.low[0]:.4g} to {found.high[0]:.4g})" in page
+    wide = sordino.prediction_intervals(model, X, X[:, 0], coverage=0.5)
+    assert "PredictionIntervals" in report_html(wide)
+
+
+def test_parts_that_were_booked_one_after_the_other_are_named_with_their_cost(booked):
+    from sordino.report.page import booking_of
+    from sordino.runs import composed
+
+    place = {"ledger": booked.ledger, "dataset_id": "ward 7"}
+    reports = [sordino.mean(rows()[0], epsilon=e, delta=1e-6, **place).privacy for e in (0.2, 0.4, 0.4)]
+    last = len(booked.ledger.history("ward 7"))
+    whole = composed(list(zip("abc", reports, strict=True)))
+    nested = composed([("first", reports[0]), ("rest", composed([("b", reports[1]), ("c", reports[2])]))])
+    for report in (whole, nested):
+        found = booking_of(report, *place.values())
+        assert [after.entry.sequence for _, after in found.parts] == [last - 2, last - 1, last]
+    cost = found.parts[-1][1].fraction - found.parts[0][0].fraction
+    page = report_html(whole, **place)
+    assert f"booked one after the other: reservations {last - 2} (mean" in page
+    assert f"Together they took {100 * cost:.1f} % of the budget." in page
+    assert f"after reservation {last}<" in page
+    missing = composed([("a", reports[0]), ("d", sordino.mean(rows()[0], epsilon=0.7).privacy)])
+    assert "no reservation" in booking_of(missing, *place.values())
 
 
 def test_a_configuration_is_shown_as_it_was_given(booked):

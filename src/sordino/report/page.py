@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from dp_accounting import dp_event as dp
 from jinja2 import Environment, PackageLoader
 
 import sordino
@@ -139,37 +141,74 @@ class History:
         facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
         return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
 
-    def booked(self, report: PrivacyReport) -> list[int]:
-        """Return the numbers of the reservations for just these events."""
-        line = encode_event(report.event)
+    def alike(self, event: dp.DpEvent) -> list[int]:
+        """Return the numbers of the reservations for just this event."""
+        line = encode_event(event)
         return [s.entry.sequence for s in self.steps if s.entry and s.entry.event_json == line]
+
+    def booked(self, event: dp.DpEvent, later: Sequence[int] = ()) -> list[int]:
+        """Return the last reservations that together are for just this event; none where a part has none.
+
+        A network on a table, and a pipeline, book their parts one after the other. ``later`` are the
+        reservations of parts that come after this one.
+        """
+        if found := [number for number in self.alike(event) if number not in later]:
+            return [max([number for number in found if number < min(later, default=math.inf)] or found)]
+        numbers: list[int] = []
+        for part in reversed(event.events if isinstance(event, dp.ComposedDpEvent) else ()):
+            own = self.booked(part, (*later, *numbers))
+            if not own:
+                return []
+            numbers = own + numbers
+        return numbers
 
 
 @dataclass(frozen=True)
 class Booking:
-    """The account just before and just after the last of the reservations that are alike, and now."""
+    """The account just before and just after each reservation of a run, and now; the last of some alike."""
 
     history: History
-    before: Step
-    after: Step
+    parts: tuple[tuple[Step, Step], ...]
     now: Step
     alike: int
+
+    @property
+    def words(self) -> str:
+        """The reservation by its number, several also by what was booked."""
+        *first, last = [step.entry for _, step in self.parts if step.entry]
+        if not first:
+            return f"reservation {last.sequence}"
+        names = [f"{entry.sequence} ({entry.description})" for entry in (*first, last)]
+        return f"reservations {', '.join(names[:-1])} and {names[-1]}"
+
+    @property
+    def together(self) -> str:
+        """What several reservations of one run cost; nothing is said of one."""
+        if len(self.parts) == 1:
+            return ""
+        cost = sum(after.fraction - before.fraction for before, after in self.parts)
+        words = f"One run, booked one after the other: {self.words}."
+        return f"{words} Together they took {100 * cost:.1f} % of the budget."
 
 
 def booking_of(report: PrivacyReport, ledger: Any, dataset_id: str | None) -> Booking | str:
     """Return the booking of a run, or why there is none to show."""
     if ledger is None or dataset_id is None:
-        return "This run was not booked on a ledger: nobody has counted what else was released."
+        return (
+            "This page was not told of a ledger, so it cannot say whether the run was booked. Write it with "
+            "ledger= and dataset_id= (--ledger and --dataset) to see the reservation; without one nobody has "
+            "counted what else was released."
+        )
     try:
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
         history = History.read(book, dataset_id)
     except SordinoError as error:
         return f"The ledger could not be read ({type(error).__name__})."
-    numbers = history.booked(report)
+    numbers = history.booked(report.event)
     if not numbers:
         return f"The ledger has no reservation of {dataset_id!r} for just these releases."
-    before, after = history.steps[numbers[-1] - 1 : numbers[-1] + 1]
-    return Booking(history, before, after, history.steps[-1], len(numbers))
+    parts = tuple((history.steps[number - 1], history.steps[number]) for number in numbers)
+    return Booking(history, parts, history.steps[-1], len(history.alike(report.event)))
 
 
 # ----------------------------------- The page about budgets: what is spent, when, by whom, and what is left

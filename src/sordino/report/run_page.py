@@ -25,6 +25,7 @@ from sordino.accounting.trade_off import TradeOff, gaussian_trade_off
 from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
+from sordino.estimators.intervals import Intervals
 from sordino.estimators.metrics import CalibrationCurve, row_named
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
@@ -139,6 +140,8 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         facts.append(("chosen by the search", chosen or "the only candidate"))
         facts.append((f"noisy {model.scoring or 'score'} in the search", f"{float(model.best_score_):.4g}"))
         model = model.best_estimator_
+    if isinstance(model, Intervals):
+        facts += _interval_facts(model)
     if isinstance(model, Pipeline):
         facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
         model = model.steps[-1][1]
@@ -169,6 +172,16 @@ def _facts(model: Any) -> Iterable[tuple[str, str]]:
     if hasattr(model, "module_"):
         sizes = [p.numel() for p in model.module_.parameters()]
         yield "parameters of the network", f"{sum(sizes):,} in {len(sizes)} tensors"
+
+
+def _interval_facts(found: Intervals) -> Iterable[tuple[str, str]]:
+    """Return the largest coefficients with the ends of their intervals."""
+    yield "confidence of each interval", f"{100 * found.confidence:.3g} %"
+    _, names, *_ = coefficients_of(found.model)[0]
+    low, high = found.low, found.high
+    for i in np.argsort(-np.abs(found.coef_), kind="stable")[:TOP]:
+        ends = f"{low[i]:.4g} to {high[i]:.4g}" if np.isfinite(high[i]) else "records do not tell the ends"
+        yield names[i], f"{found.coef_[i]:.4g} ({ends})"
 
 
 def _effects(model: Any) -> list[Line]:
@@ -429,7 +442,9 @@ def attack_section(model: Any) -> str:
 
     **Privacy.** The records are made up from declared facts, so that the page depends on no real one.
     """
-    if not (hasattr(model, "coef_") or hasattr(model, "components_")) or model.n_features_in_ > QUICK:
+    if not hasattr(model, "privacy_") or not (hasattr(model, "coef_") or hasattr(model, "components_")):
+        return ""
+    if model.n_features_in_ > QUICK:
         return ""
     try:
         return audit(model, seconds=0.0, draws=0).to_html()  # escaped already
