@@ -115,6 +115,20 @@ def test_the_first_axis_is_the_one_that_few_long_rows_make():
     assert np.mean(shares) > 0.8  # .4 by the order that clipped rows give
 
 
+@pytest.mark.statistical
+def test_few_long_rows_turn_the_first_axis_as_they_do_without_noise():
+    rng, shares, between = np.random.default_rng(4), [], np.r_[np.sqrt([0.5, 0.5]), np.zeros(8)]
+    for seed in range(4):
+        rows = 0.02 * rng.normal(size=(5000, 10))
+        rows[:, 0] += 0.15 * rng.normal(size=5000)
+        rows[:250] += 0.8 * rng.choice([-1.0, 1.0], (250, 1)) * between
+        with seeded_noise_not_private(seed):
+            axis = PCA(1, epsilon=1.0, data_norm=1.0).fit(rows).components_[0]
+        covariance = np.cov(rows.T)
+        shares.append(axis @ covariance @ axis / np.linalg.eigvalsh(covariance)[-1])
+    assert min(shares) > 0.97  # .88 where long rows are clipped
+
+
 def test_an_axis_without_variance_that_noise_puts_below_zero_leaves_the_others_finite():
     two, none = np.array([3.0, 0.0]), np.zeros(2)
     found = Principal(np.eye(2), two, two, 0.001, np.full(2, 0.001), 0.003, 3.0, none, stated=none)

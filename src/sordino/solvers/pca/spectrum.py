@@ -200,6 +200,10 @@ LEVEL, SHORTEST, MOMENTS = 0.003, 0.85, 6
 # Rows need no moments where longer ones cost noise of no more than this part of the total variance, over the
 # root of the columns: many records leave no row clipped, and the axes are those of the plain second moment.
 AFFORDED = 0.02
+# Nothing is clipped where the variance of rows beyond the ball, by released totals, is large beside that of
+# rows inside and beside the noise of unclipped rows: their product times this is less than its square. It may
+# all be along one axis. Of 2, 4 and 8 chosen on rare axes and on columns that are normal, t(3), flags.
+WORTH = 4.0
 # What clipping usually takes from the variances, and how unevenly it takes from the axes.
 USUAL, UNEVEN = 0.2, 0.35
 
@@ -341,6 +345,8 @@ def location_near(problem: PcaProblem, first: Location, answer: Floats, std: flo
     about = 0.0 if problem.center else float(mean @ mean)
     beyond = max((first.total or 0.0) - about - inside, 0.0)
     beyond *= beyond**2 / max(beyond**2 + first.heard**2, 1e-300)
+    if beyond**2 > WORTH * level * _bound(problem, mean) ** 2 * inside:
+        near = replace(near, radius=_bound(problem, mean))
     return replace(first, mean=mean, ball=near, total=inside + beyond + about, stray=kept * own)
 
 
