@@ -435,3 +435,18 @@ def test_fits_that_clip_residuals_or_do_not_differ_by_no_more_than_is_stated():
         stated.append(model.coef_noise_[2:])
     true = np.sqrt(np.var(found, axis=0, ddof=1).mean())
     assert 0.5 < true / np.sqrt(np.mean(np.square(stated))) < 1.1  # 2.1 with the noise of each fit alone
+
+
+@pytest.mark.parametrize("empty", [0, 2])
+def test_levels_that_add_up_to_the_constant_are_not_thrown_by_a_step_on_some_of_them(empty):
+    shares, means = np.array([0.9, 0.07, 0.02, 0.01]), np.array([-0.2, -0.2, 0.0, 0.2])
+    levels = np.eye(4, 4 + empty)
+    variance = 0.08**2 + shares @ np.square(means - shares @ means)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        k = rng.choice(4, 10_000, p=shares)
+        y = means[k] + 0.08 * rng.normal(size=k.size)
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(1.0, data_norm=1, target_bound=1).fit(levels[k], y)
+        error = shares @ np.square(model.predict(levels) - means) + 0.08**2
+        assert 1.0 - error / variance > 0.1

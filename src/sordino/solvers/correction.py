@@ -244,13 +244,17 @@ class Whole:
         """Return weights that predict no more along an axis than a few times what the targets spread.
 
         Least squares predict no more than the targets have. What goes beyond that along an axis is worse than
-        nothing, as where the margins of few, long rows were shortened in the descent.
+        nothing, as where the margins of few, long rows were shortened in the descent. Other axes may take as
+        much back as noise hides of what long rows have in both: levels of a category add up to the constant.
         """
         sizes, axes = bowl.eigen(bowl.slopes)
         sure = np.maximum(sizes - bowl.unsure, NOTHING)  # an axis that noise may have bent limits nothing
         unseen = self.widest * math.sqrt(noise_std(self.curator, "targets") / self.problem.population)
-        most = _MOST * math.hypot(self.targets.spread, unseen) / (self.targets.size * np.sqrt(sure))
+        most = _MOST * math.hypot(self.targets.spread, unseen) / self.targets.size
         out, along = w.copy(), axes.T @ w[: bowl.features]
+        rest = np.sqrt(np.maximum(float(along @ along) - np.square(along), 0.0))
+        lost = rest * np.minimum(bowl.hidden, np.sqrt(sure * bowl.hidden))
+        most = (lost + np.hypot(lost, most * np.sqrt(sure))) / sure
         out[: bowl.features] -= axes @ (along - np.clip(along, -most, most))
         return out
 
