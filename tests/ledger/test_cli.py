@@ -91,6 +91,18 @@ def test_an_export_can_be_imported_elsewhere(run, filled, tmp_path):
     assert "already" in run("import", twin, document, code=5)
 
 
+def test_an_edited_export_leaves_no_ledger_behind(run, filled, tmp_path):
+    found = json.loads(run("export", filled))
+    (tmp_path / "edited.json").write_text(json.dumps(found).replace('"sequence": 2', '"sequence": 7'))
+    (tmp_path / "none.json").write_text("{}")
+    for document in ("edited.json", "none.json"):
+        result = CliRunner().invoke(
+            main, ["ledger", "import", str(tmp_path / "new.db"), str(tmp_path / document)]
+        )
+        assert result.exit_code != 0
+        assert not list(tmp_path.glob("new.db*"))
+
+
 def test_verify_replays_and_labels_crashed_reservations(run, filled):
     assert "Sound: 2 reservation(s) of 1 data set(s)" in run("verify", filled)
     with Ledger.open(filled) as ledger:

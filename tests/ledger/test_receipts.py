@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from tests.ledger.helpers import reserve
 
 from sordino.cli import main
-from sordino.errors import LedgerCorruptError
+from sordino.errors import InvalidInputError, LedgerCorruptError
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.ledger.account import Account
 from sordino.ledger.ledger import chain_heads, replay, verify_records
@@ -59,10 +59,19 @@ def test_a_forger_who_makes_all_sums_anew_is_found_by_a_receipt(history, kind):
         verify_records(records, [receipt])
 
 
-@pytest.mark.parametrize("wrong", ["", "survey: 1", "survey: 1:3:", "other:3:ab", "survey: 1:0:"])
-def test_what_is_no_receipt_of_this_ledger_is_refused(history, wrong):
-    with pytest.raises(LedgerCorruptError):
+@pytest.mark.parametrize("wrong", ["", "garbage", "survey: 1", "survey: 1:3:", "other:3:ab", "survey: 1:0:"])
+def test_a_text_that_is_no_receipt_is_refused_as_such(history, wrong, tmp_path):
+    with pytest.raises(InvalidInputError, match="NAME:NUMBER:DIGEST"):
         history[0].verify(receipts=[wrong])
+    told = CliRunner().invoke(main, ["ledger", "verify", str(tmp_path / "budget.db"), "--receipt", wrong])
+    assert told.exit_code == 2
+    assert "damaged" not in told.output
+
+
+@pytest.mark.parametrize("wrong", ["other:3", "survey: 1:3", "survey: 1:0", "survey: 1:99"])
+def test_a_receipt_that_the_ledger_lacks_may_be_of_another_one(history, wrong):
+    with pytest.raises(LedgerCorruptError, match=r"of another ledger.*restore"):
+        history[0].verify(receipts=[f"{wrong}:{'ab' * 32}"])
 
 
 def test_each_head_depends_on_the_one_before(history):

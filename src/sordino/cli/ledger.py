@@ -156,8 +156,12 @@ def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool)
 @shared.JSON
 def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
     """Add the data sets of an export to LEDGER, for example to move to PostgreSQL."""
+    from sordino.ledger.ledger import check_import
+
+    text = document.read()
+    check_import(text)  # before a new ledger is made
     with shared.open_ledger(ledger, create=True) as book:
-        names = book.import_json(document.read())
+        names = book.import_json(text)
     shared.result(as_json, {"imported": list(names)}, f"Imported: {', '.join(names) or 'nothing'}.")
 
 
@@ -185,6 +189,14 @@ def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> Non
 @shared.JSON
 def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: bool) -> None:
     """Replay all histories, compare them with the running sums and receipts, and print receipts to keep."""
+    from sordino.errors import InvalidInputError
+    from sordino.ledger.ledger import check_receipt
+
+    try:
+        for receipt in receipts:
+            check_receipt(receipt)
+    except InvalidInputError as error:
+        raise click.UsageError(f"--receipt: {error}") from None
     with shared.open_ledger(ledger) as book:
         crashed = book.mark_crashed() if mark_crashed else 0
         if mark_crashed and not as_json:

@@ -23,6 +23,7 @@ from sordino.errors import (
     BudgetExceededError,
     DatasetExistsError,
     InvalidInputError,
+    LedgerCorruptError,
     LedgerError,
     LedgerWarning,
     ReservationEndedError,
@@ -149,14 +150,34 @@ def verify_records(
         for dataset, entries in records
     }
     for receipt in receipts:
-        label, _, number = receipt.rpartition(":")[0].rpartition(":")
-        if not number.isdigit() or receipt not in _receipts({label: chains.get(label, [])[: int(number)]}):
-            raise damage_error(
-                f"data set {label!r} has no history with this receipt: a reservation was edited, deleted, "
-                "moved or cut off since, or the receipt is of another ledger"
+        label, number, _ = check_receipt(receipt)
+        if receipt not in _receipts({label: chains.get(label, [])[:number]}):
+            raise LedgerCorruptError(
+                f"Data set {label!r} has no history with this receipt. Either it is one of another ledger: "
+                "compare its name and where it was kept. Or a reservation was edited, deleted, moved "
+                "or cut off since: then restore the ledger from a backup, and book what was released since. "
+                "Nothing was written."
             )
     count = sum(len(entries) for _, entries in records)
     return Verification(len(records), count, max(differences, default=0.0), _receipts(chains))
+
+
+def check_import(document: str) -> list[tuple[Dataset, list[Entry]]]:
+    """Return the data sets of an export with their histories, all checked."""
+    records = from_json(document)
+    verify_records(records)
+    return records
+
+
+def check_receipt(receipt: str) -> tuple[str, int, str]:
+    """Return name, number of reservations and head of a receipt; refuse a text that is none."""
+    found = re.fullmatch(r"(.+):([0-9]{1,18}):([0-9a-f]{64})", receipt, re.DOTALL)
+    if found is None:
+        raise InvalidInputError(
+            "Expected a receipt, NAME:NUMBER:DIGEST as `sordino ledger verify` prints it (64 digits 0-9a-f), "
+            f"got a text of {len(receipt)} characters."
+        )
+    return found[1], int(found[2]), found[3]
 
 
 def chain_heads(entries: Sequence[Entry], owners: Mapping[int, str] | None = None) -> list[str]:
@@ -623,8 +644,7 @@ class Ledger:
         events first, and a data set that is already here is an error. The budgets themselves are taken
         from the document, as :meth:`create` takes them from its caller: look at them.
         """
-        records = from_json(document)
-        verify_records(records)
+        records = check_import(document)
         with self._store.transaction(write=True) as store:
             for dataset, entries in records:
                 if not store.insert_dataset(dataset):
