@@ -44,7 +44,9 @@ class _Dense(LinearModel):
         if self.penalty is None and self.alpha is None:
             encoder: Any = getattr(self, "encoder_", None)
             basis = getattr(encoder, "basis", None)
-            return {"ridge": basis.ridge, "lines": encoder.lines} if basis is not None and basis.ridge else {}
+            if basis is None or not basis.ridge:
+                return {}
+            return {"ridge": basis.ridge, "lines": encoder.lines, "free": encoder.free}
         alpha = _ALPHA if self.alpha is None else self._at_least_zero("alpha")
         return {"penalty": Nonconvex(alpha)} if self.penalty == "nonconvex" else {"ridge": alpha}
 

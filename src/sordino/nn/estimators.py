@@ -180,6 +180,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             intercept=intercept,
             ridge=0.0 if basis is None else basis.ridge,
             lines=() if basis is None else self.encoder_.lines,
+            free=() if basis is None else self.encoder_.free,
             unit=unit,
             secure_noise=bool((self.trainer_options or {}).get("secure_noise", False)),
             rows=each,

@@ -61,7 +61,8 @@ class Problem(Setting):
     moment_order, moment_bound : of data without bounds, v and u: gradients have ``E|g|^(1+v) <= u``;
         a bound of None is learned.
     sparse : whether rows are stored by their non-zeros.
-    lines : columns from -1 to 1 that others bend, as hats of the same number do: no penalty weighs on them.
+    lines : columns from -1 to 1 that others bend, as hats of the same number do.
+    free : columns that no penalty weighs on.
     """
 
     loss: Loss
@@ -84,6 +85,7 @@ class Problem(Setting):
     sparse: bool = False
     rows: int = 1
     lines: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
 
     @property
     def columns(self) -> int:
@@ -129,7 +131,7 @@ class Problem(Setting):
         return sum(p.curvature for p in self.penalties)
 
     def penalty_gradient(self, w: Floats) -> Floats:
-        """Return the gradient of the penalties: free, ``w`` is released. Intercept and lines have none."""
+        """Return the gradient of the penalties: free, ``w`` is released. The intercept has none."""
         out = sum((p.gradient(w) for p in self.penalties), np.zeros_like(w))
-        out[..., [*self.lines, *range(w.shape[-1] - self.n_intercepts, w.shape[-1])]] = 0.0
+        out[..., [*self.free, *range(w.shape[-1] - self.n_intercepts, w.shape[-1])]] = 0.0
         return out

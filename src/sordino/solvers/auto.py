@@ -203,7 +203,7 @@ def _column_units(
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    r"""``bend (v - w)^T M (v - w) / 2 + ridge ||w||^2 / 2`` around coefficients w, no ridge on ``lines``.
+    r"""``bend (v - w)^T M (v - w) / 2 + ridge ||w||^2 / 2`` around coefficients w, no ridge on ``free``.
 
     M are the released second moments of the rows, mapped by ``affine`` as in the last descent. Where none
     were asked, columns are taken to be alike there and independent. ``bend`` is the second derivative of the
@@ -218,7 +218,7 @@ class Around:
     bend: float
     ridge: float
     factor: Floats | None = None
-    lines: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -227,7 +227,7 @@ class Around:
         """Return what a run has released at its end, and a factor of the covariance of its noise."""
         even = 1.0 / max(problem.outputs, 2)
         bend = even * (1.0 - even) if isinstance(problem.loss, LabelModel) else problem.curvature
-        return cls(affine, moments, bend, problem.ridge, factor, problem.lines)
+        return cls(affine, moments, bend, problem.ridge, factor, problem.free)
 
     def minimum(
         self, coef: Floats, intercept: Floats | float, ridge: float, count: int | None
@@ -242,7 +242,7 @@ class Around:
         felt = w * np.sqrt(bends if bends.ndim == 1 else np.diag(bends))
         kept = np.full(w.shape, True) if count is None else top_mask(felt, min(count, w.size), 0)
         found, before = np.zeros_like(w), np.full(w.shape[1], self.ridge)
-        before[list(self.lines)] = 0.0
+        before[list(self.free)] = 0.0
         for row, own in enumerate(kept):
             if bends.ndim == 1:
                 found[row, own] = (w[row] * (bends + before) / (bends + ridge))[own]

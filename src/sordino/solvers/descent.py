@@ -435,8 +435,8 @@ def penalty_bend(problem: Problem, affine: Affine) -> Floats | float:
     """Return a bound on the second derivative of the penalties in mapped weights."""
     if not problem.penalties:
         return 0.0
-    along = np.square(affine.scale)  # intercept and lines are not penalised
-    along[list(problem.lines)] = 0.0
+    along = np.square(affine.scale)  # the intercept is not penalised
+    along[list(problem.free)] = 0.0
     return problem.penalty_curvature * np.diag(np.append(along, 0.0) if affine.intercept else along)
 
 

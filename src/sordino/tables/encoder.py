@@ -198,6 +198,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tuple(at for at, one in enumerate(self.origins) if one.column in curved and not one.part)
 
     @property
+    def free(self) -> tuple[int, ...]:
+        """Which encoded columns no default ridge weighs on: lines, and levels and flags outside pairs.
+
+        A ridge on levels would shrink those that few records have, however many records there are.
+        """
+        flat = [isinstance(b, Block) and not b.curved for b in self.blocks() for _ in b.origins]
+        return tuple(sorted({*map(int, np.flatnonzero(flat)), *self.lines}))
+
+    @property
     def origins(self) -> list[Origin]:
         """For each encoded column, the column it comes from and what of it."""
         return [origin for block in self.blocks() for origin in block.origins]
