@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -94,8 +94,13 @@ class PrivateEstimator(BaseEstimator):
 
     def _run(self, task: Task, rows: Any, ask: Ask) -> int:
         """Run a task and keep the attributes that it is finished to; return how many steps it took."""
-        fitted = run(task, rows, ask, verbose=getattr(self, "verbose", 0))
+        told = self.__dict__["_told"] = []
+        try:
+            fitted = run(task, rows, ask, verbose=getattr(self, "verbose", 0))
+        finally:
+            del self.__dict__["_told"]
         self.__dict__.update(fitted.result, privacy_=fitted.report)
+        self._note(*told)
         return fitted.steps
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -135,8 +140,16 @@ class PrivateEstimator(BaseEstimator):
             )
 
     def _warn(self, text: str, kind: type[Warning] = FitWarning) -> None:
-        """Say what released numbers tell of the model."""
+        """Say what released numbers tell of the model, now and in the notes of its report."""
         warnings.warn(f"{type(self).__name__}: {text}", kind, stacklevel=levels_to_the_caller())
+        if "_told" in self.__dict__:  # it runs, and has no report yet
+            self.__dict__["_told"].append(text)
+        elif hasattr(self, "privacy_"):
+            self._note(text)
+
+    def _note(self, *words: str) -> None:
+        if words:
+            self.privacy_ = replace(self.privacy_, notes=(*self.privacy_.notes, *words))
 
 
 class Scored:
