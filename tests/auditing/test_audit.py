@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -34,9 +35,9 @@ from sordino.auditing.attacks import (
     transcripts,
     wager,
 )
-from sordino.auditing.neighbours import crowds
+from sordino.auditing.neighbours import Records, crowds
 from sordino.auditing.tape import Absent, Pull, play
-from sordino.errors import AuditError
+from sordino.errors import AuditError, InvalidInputError
 from sordino.kernel import NoiseSource
 from sordino.kernel.mechanism import Gaussian
 
@@ -96,6 +97,80 @@ def test_persons_are_audited_as_units():
     found = sordino.audit(model, (X, X[:, 0]), groups=groups, **QUICK)
     assert found.unit == "person"
     assert not found.refuted, found
+
+
+PERSONS = np.array([f"p{i % 20}" for i in range(60)])
+VISITS = pd.DataFrame({"a": X[:, 0], "who": PERSONS, "ill": np.where(X[:, 1] > 0, "yes", "no")})
+OWNED = sordino.Schema(
+    [
+        sordino.tables.Number("a", -3, 3),
+        sordino.tables.Person("who"),
+        sordino.tables.Target("ill", levels=["no", "yes"], missing="leave out"),
+    ]
+)
+OF_PERSONS = {
+    "a table": (sordino.LogisticRegression(epsilon=2.0, schema=OWNED), VISITS, None),
+    "an Arrow table": (sordino.LogisticRegression(epsilon=2.0, schema=OWNED), "arrow", None),
+    "groups": (sordino.LogisticRegression(epsilon=2.0), (X, (X[:, 1] > 0).astype(int)), PERSONS),
+    "clipped persons": (
+        sordino.LinearRegression(epsilon=2.0, solver="gd", max_iter=3),
+        (X, X[:, 0]),
+        PERSONS,
+    ),
+    "components": (sordino.PCA(1, epsilon=2.0), X, PERSONS),
+}
+
+
+@pytest.mark.parametrize("name", OF_PERSONS)
+def test_a_person_enters_and_leaves_with_all_records(name):
+    fit, data, groups = OF_PERSONS[name]
+    if isinstance(data, str):
+        data = pytest.importorskip("pyarrow").Table.from_pandas(VISITS)
+    found = sordino.audit(fit, data, groups=groups, seconds=0.2, draws=2000, rows=30)
+    assert found.unit == "person"
+    assert not found.refuted, found
+    assert max(found.nearest.values()) > 0.9
+    assert 0.5 * found.epsilon <= found.lower <= 1.1 * found.epsilon
+
+
+def test_persons_are_used_whole_and_stay_who_they_are():
+    table = VISITS.assign(ill=np.where(np.arange(60) == 3, None, VISITS["ill"]))
+    records = Records.of(table, None, 30, OWNED)
+    counts = np.bincount(records.owners)
+    assert sorted(counts) == [2, *[3] * 9]  # a record without a target is left out, as in the fit
+    assert counts[records.widest] == 3
+    for _, canary in records.canaries(0):
+        for entry in (canary, records.opposite(canary)):
+            assert np.array_equal(records.changed(0, entry).owners, records.owners)
+
+
+def test_a_function_that_protects_persons_is_told_whose_records_they_are():
+    def fit(table, groups=None):
+        return sordino.LogisticRegression(epsilon=2.0, schema=OWNED, random_state=0).fit(table)
+
+    with pytest.raises(AuditError, match="Pass groups="):
+        sordino.audit(fit, VISITS, seconds=0.0, draws=0)
+    found = sordino.audit(fit, VISITS, groups=PERSONS, seconds=0.0, draws=0)
+    assert not found.refuted, found
+    assert max(found.nearest.values()) > 0.9
+
+
+def test_neighbours_that_differ_in_no_answer_are_no_verdict():
+    def blind(X):
+        model = sordino.LinearRegression(
+            epsilon=2.0, solver="gd", max_iter=1, data_norm=1.0, target_bound=1.0
+        )
+        return model.fit(np.zeros_like(X), np.zeros(len(X)))
+
+    with pytest.raises(AuditError, match="Nothing was attacked: no neighbour differs in any of 1 answers"):
+        sordino.audit(blind, X, seconds=0.0, draws=100)
+    with pytest.raises(AuditError, match=r"any of 0 answers.*fits="):
+        sordino.audit(lambda X: None, X, claim=mean(X).privacy, seconds=0.0, draws=100)
+
+
+def test_a_fit_that_is_refused_says_why():
+    with pytest.raises(InvalidInputError, match="Expected epsilon > 0"):
+        sordino.audit(sordino.LinearRegression(epsilon=-1.0), (X, X[:, 0]), seconds=0.0)
 
 
 def test_an_audit_says_who_may_see_it_and_is_json():

@@ -20,7 +20,7 @@ from sordino.auditing.facts import numbers_of
 from sordino.auditing.neighbours import Records, crowds, ends_of, one_each, silence, spike
 from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compare_neighbour, share
 from sordino.auditing.tape import Absent, Pull, Recording, play
-from sordino.errors import AuditError, UnsupportedError
+from sordino.errors import AuditError, SordinoError, UnsupportedError
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.kernel.events import Relation, compose_events
 from sordino.kernel.mechanism import Gaussian
@@ -201,14 +201,15 @@ def audit(
     fit : an estimator, pipeline or search, or a function of the data that returns all that it releases.
     data : rows, or a tuple of rows and targets; None makes records up for an estimator, and its result may
         be shown to anybody.
-    groups : who owns each record, where a person is protected.
+    groups : who owns each record, where a person is protected; a schema takes them from the table.
     claim : the report that is attacked; None takes the one that the fit returns.
     seconds : for the search of the worst neighbour, and again for each attack that draws.
     draws : transcripts of the likelihood ratio attack on each neighbour, at most; 0 only replays.
     fits : whole fits on each neighbour for the attacks on outputs; 0 leaves them out.
     canaries : records of one fit of an estimator, each in it with chance 1/2, that are guessed from what it
         predicts; 0 leaves this attack out. It takes as many columns, of made-up records.
-    rows : so many records are used: a guarantee holds for every data set, so also for a part of one.
+    rows : about so many records are used, of a person all or none: a guarantee holds for every data set, so
+        also for a part of one.
     confidence : of the lower bounds.
     rounding : how far exact answers may be off in their precision, in sensitivities; None goes by it.
 
@@ -223,7 +224,7 @@ def audit(
     >>> found.refuted
     False
     """
-    records, *more = crowds(fit) if data is None else [Records.of(data, groups, rows)]
+    records, *more = crowds(fit) if data is None else [Records.of(data, groups, rows, _schema_of(fit))]
     more = more if seconds > 0 else []
     auditor = _Auditor(fit, records, claim, seconds, confidence, rounding, data is None, more)
     return auditor.run(draws, fits, canaries)
@@ -255,6 +256,7 @@ class _Auditor:
             begin, found = time.monotonic(), attack(count) if count else ()
             made += [replace(one, seconds=time.monotonic() - begin) for one in found]
         report = self.report
+        self._require_difference(made, fits)
         rates = (np.linspace(0, 1, 41) ** 2).tolist()
         return Audit(
             getattr(self.fit, "__name__", type(self.fit).__name__),
@@ -270,6 +272,16 @@ class _Auditor:
             self.confidence,
             self.made_up,
         )
+
+    def _require_difference(self, made: list[Attack], fits: int) -> None:
+        """Refuse a verdict where no neighbour moved an answer; outputs of what asks nothing are attacked."""
+        asked, refuted = len(self.verdict.recording.questions), any(attack.refuted for attack in made)
+        if not (refuted or any(self.verdict.nearest.values()) or (fits and not asked)):
+            raise AuditError(
+                f"Nothing was attacked: no neighbour differs in any of {asked} answers: there is no verdict. "
+                "Pass data in which a unit counts"
+                + ("." if asked else ", and fits= for what asks no curator.")
+            )
 
     # ------------------------------------------------------------------------------ the run and its claim
 
@@ -301,7 +313,10 @@ class _Auditor:
             return self.claim
         found = next(_reports(self.verdict.recording.made), None)
         if found is None:
-            error = (self.verdict.recording.error or "no report of a guarantee").partition(":")[0]
+            recording = self.verdict.recording
+            if isinstance(recording.raised, SordinoError):
+                raise recording.raised
+            error = (recording.error or "no report of a guarantee").partition(":")[0]
             raise AuditError(f"The fit returned {error}, so that there is nothing to attack. Pass claim=.")
         return found
 
@@ -337,7 +352,7 @@ class _Auditor:
 
     def _replay(self, count: int) -> Iterator[Attack]:
         """Record and replay on hostile neighbours, climb from the worst, and count what was asked."""
-        end, unit = time.monotonic() + self.seconds, 0
+        end, unit = time.monotonic() + self.seconds, self.records.widest
         if isinstance(self.fit, BaseEstimator) and "epsilon" in self.fit.get_params(deep=False):
             play(self.runner(self.records, epsilon=10.0 * self.fit.get_params()["epsilon"]))  # fills caches
         self.verdict = Verdict(play(self.runner(self.records)), [], {})
@@ -574,6 +589,13 @@ class _Auditor:
         group = worst_trade_off(steps * epsilon, delta * (1 + (steps - 1) * math.exp(min(epsilon, 500.0))))
         refuted = 2 * attacks.least(right, count, ALARM) - 1 > group.advantage
         return Attack("attribute", f"the target was guessed in {right} of {count} fits", refuted, runs=fits)
+
+
+def _schema_of(fit: Any) -> Any:
+    """Return the schema of the table that a fit is given: that of its first step, or of what it searches."""
+    if hasattr(fit, "steps"):
+        return _schema_of(fit.steps[0][1])
+    return _schema_of(fit.estimator) if hasattr(fit, "estimator") else getattr(fit, "schema", None)
 
 
 def _numbers(sides: list[list[Any]]) -> list[Any] | None:

@@ -11,6 +11,8 @@ from scipy import sparse
 from sklearn.base import is_classifier
 
 from sordino.errors import AuditError
+from sordino.tables.schema import Schema
+from sordino.tables.values import frame_of, require_pandas
 
 FAR, HUGE, TINY = 1e4, 1e308, 1e-300
 FEW = 20
@@ -19,41 +21,62 @@ FEW = 20
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """What a fit is given: parts with one entry per record (rows, targets), and who owns each record."""
+    """What a fit is given: parts with one entry per record (rows, targets), and who owns each record.
+
+    A ``column`` of the rows may say so: it stays as it is on all neighbours.
+    """
 
     parts: tuple[Any, ...]
     groups: Any = None
+    column: str | None = None
 
     @classmethod
-    def of(cls, data: Any, groups: Any, most: int | None) -> Records:
-        """Take apart what a user calls data; of many records only some, spread evenly, are used."""
+    def of(cls, data: Any, groups: Any, most: int | None, schema: Schema | None = None) -> Records:
+        """Take apart what a user calls data; of many records only some, spread evenly, are used.
+
+        A person is used with all records or with none.
+        """
         parts = data if isinstance(data, tuple) else (data,)
+        parts = parts if schema is None else (_table(parts[0], schema), *parts[1:])
         parts = tuple(np.asarray(part) if isinstance(part, list) else part for part in parts)
         counts = {_count(part) for part in parts if part is not None}
         if len(counts) != 1 or min(counts) < 2:
             raise AuditError("Expected data of at least two records, with as many targets as rows.")
-        made = cls(parts, None if groups is None else np.asarray(groups))
+        made = cls(parts, None if groups is None else np.asarray(groups), _column(parts[0], groups, schema))
         (n,) = counts
-        if most is None or n <= most or not all(map(_is_known, parts)) or groups is not None:
+        if most is None or n <= most or not all(map(_is_known, parts)):
             return made
-        rows = np.linspace(0, n - 1, most).astype(int)
+        kept = np.linspace(0, made.units - 1, max(2, most * made.units // n)).astype(int)
+        rows = kept if made.owners is None else np.flatnonzero(np.isin(made.owners, kept))
         some = (part.iloc if hasattr(part, "iloc") else part for part in parts)
-        return replace(made, parts=tuple(None if part is None else part[rows] for part in some))
+        parts = tuple(None if part is None else part[rows] for part in some)
+        return replace(made, parts=parts, groups=None if groups is None else made.groups[rows])
 
     @property
     def units(self) -> int:
         """How many units of privacy there are."""
-        return _count(self.parts[0]) if self.groups is None else len(np.unique(self.groups))
+        return _count(self.parts[0]) if self.owners is None else int(self.owners.max()) + 1
+
+    @property
+    def widest(self) -> int:
+        """The unit that has the most records."""
+        return 0 if self.owners is None else int(np.argmax(np.bincount(self.owners)))
 
     @property
     def owners(self) -> Any:
         """The number of the unit of each record; None where each record is one."""
-        return None if self.groups is None else np.unique(self.groups, return_inverse=True)[1]
+        if self.groups is None and self.column is None:
+            return None
+        labels = np.asarray(self.parts[0][self.column]) if self.groups is None else self.groups
+        if labels.dtype != object:
+            return np.unique(labels, return_inverse=True)[1]
+        known: dict[Any, int] = {}
+        return np.array([known.setdefault(label, len(known)) for label in labels.tolist()])
 
     def changed(self, unit: int, canary: tuple[Any, ...]) -> Records:
         """Return the data with every record of a unit replaced by one record."""
-        count = _count(self.parts[0])
-        mine = np.flatnonzero(np.arange(count) == unit if self.groups is None else self.owners == unit)
+        owners = np.arange(_count(self.parts[0])) if self.owners is None else self.owners
+        mine = np.flatnonzero(owners == unit)
         made = (p if p is None else _put(p, mine, entry) for p, entry in zip(self.parts, canary, strict=True))
         return replace(self, parts=tuple(made))
 
@@ -62,7 +85,8 @@ class Records:
         first, *rest = self.parts
         other = (unit + 1) % _count(first)
         ends = [ends_of(part) for part in rest]
-        for name, row in _rows(first, other) if _is_known(first) else ():
+        seen = first if self.column is None else first.drop(columns=self.column)
+        for name, row in _rows(seen, other) if _is_known(first) else ():
             for side, word in ((1, "high"), (0, "low"))[: 2 if rest and rest[0] is not None else 1]:
                 yield f"{name}, target {word}" if rest else name, (row, *(end[side] for end in ends))
 
@@ -131,6 +155,22 @@ def _labels(model: Any) -> Any:
     return [0, 1] if known is None and is_classifier(model) else known
 
 
+def _table(table: Any, schema: Schema) -> Any:
+    """Return a table of any kind in pandas, without the records that a schema leaves out."""
+    named = schema.target is not None and schema.target.name in frame_of(table).names
+    frame = schema.checked(table, target=named)
+    return require_pandas().DataFrame({name: frame.column(name) for name in frame.names})
+
+
+def _column(rows: Any, groups: Any, schema: Schema | None) -> str | None:
+    """Return the column that says who owns each record: by the schema, or the one that is ``groups``."""
+    person = None if schema is None else schema.person
+    names = rows.columns if hasattr(rows, "columns") else ()
+    if groups is None:
+        return person.name if person is not None and person.name in names else None
+    return next((name for name in names if np.array_equal(np.asarray(rows[name]), groups)), None)
+
+
 def _count(part: Any) -> int:
     return int(part.shape[0]) if hasattr(part, "shape") else len(part)
 
@@ -187,8 +227,10 @@ def ends_of(part: Any) -> tuple[Any, Any]:
     """Return two values at odds with each other that are valid where the others are."""
     if part is None:
         return None, None
-    values = np.asarray(part)
+    values = np.asarray(part.dropna() if hasattr(part, "dropna") else part)
     known = np.unique(values[values == values])
+    if not known.size:
+        return None, None
     if values.dtype.kind != "f" or (known.size <= FEW and np.all(known == np.round(known))):
         return known[0], known[-1]
     return (-(HUGE**0.97), HUGE**0.97) if known[0] < 0 else (0.0, 1e9)

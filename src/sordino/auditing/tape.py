@@ -30,6 +30,7 @@ from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.execute.local import StreamExecutor, ValueExecutor
 from sordino.execute.parties import SimulatedParties
 from sordino.execute.parties import executor as parties
+from sordino.execute.persons import SharedExecutor
 from sordino.kernel import Curator, Norm, Plan, SparseVector, curator
 from sordino.kernel import plan as planned
 from sordino.kernel.events import Disjoint, FixedSize, InTurn, Poisson
@@ -100,6 +101,7 @@ class Recording:
     trials: list[Plan]
     state: Facts = ()
     error: str | None = None
+    raised: Exception | None = field(default=None, repr=False)
     words: list[str] = field(default_factory=list)
     made: Any = field(default=None, repr=False)
 
@@ -139,7 +141,7 @@ def play(
         except AuditError:
             raise
         except Exception as error:  # an exception is an answer too: neighbours must get the same one
-            out.error = f"{type(error).__name__}: {error}"
+            out.raised, out.error = error, f"{type(error).__name__}: {error}"
             if not isinstance(error, SordinoError):
                 out.error = f"foreign {out.error}"
     out.words = [f"{w.category.__name__}: {w.message}" for w in said] + shown.getvalue().splitlines()
@@ -383,9 +385,10 @@ def _distance(one: Reading, other: Reading, norm: Norm) -> float:
 
 def without(executor: Any, absent: Absent) -> Any:
     """Return an executor to which the unit contributes nothing; None for one that only has batches."""
-    if isinstance(executor, GroupedExecutor):
-        rows = absent.rows(executor.local.population)
-        return GroupedExecutor(_rows(executor.local, rows), executor.groups)
+    if isinstance(executor, GroupedExecutor | SharedExecutor):
+        if executor.groups is not None and absent.owners is None:
+            raise AuditError("The fit protects persons. Pass groups=, the owner of each record.")
+        return replace(executor, local=_rows(executor.local, absent.rows(executor.local.population)))
     make = ABSENT.get(type(executor))
     return None if make is None else make(executor, absent.rows(executor.population))
 
