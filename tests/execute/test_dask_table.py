@@ -58,7 +58,9 @@ def tabled(frame, *persons):
     )
     model = made.fit(frame)
     score = sordino.private_score(model, frame, epsilon=INF)
-    return [model.coef_, float(score), np.asarray(model.predict(frame)) == "yes"]
+    # margins, not coefficients: no ridge weighs on levels, so rounding decides that of a level nobody has
+    margins = np.asarray(model.decision_function(frame))
+    return [margins, float(score), np.asarray(model.predict(frame)) == "yes"]
 
 
 def frame_of(put):
