@@ -376,9 +376,8 @@ class Moments:
         sizes = np.maximum(sizes, 1e-12 * largest)
         pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
         tilt = np.where(hidden, 0.0, math.sqrt(0.5) * self.noise / sizes)
-        own = np.diag(
-            self.matrix
-        )  # no record may have some columns: a weight there follows noise all the way
+        own = np.diag(self.matrix)
+        # no record may have some columns: a weight there follows noise all the way
         empty = own < min(EMPTY[0] * self.noise, EMPTY[1] * float(own.mean()))
         return Metric(axes, sizes, expected, pace, bend, tilt, empty)
 

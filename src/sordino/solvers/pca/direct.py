@@ -59,7 +59,9 @@ class Gauss:
         place = spectrum.locate(curator, problem, noise_level(curator, self.asked, problem, problem.features))
         answer = curator.release(self.asked, place.ball)
         std = noise_std(curator, self.asked, place.ball) / problem.population
-        found = principal_of(*self._read(answer, std, problem.features), place, spectrum.widened(problem))
+        found = principal_of(
+            *self._read(answer, std, problem.features), place, spectrum.with_more_axes(problem)
+        )
         yield spectrum.measure(curator, problem, found, place)
 
     def _read(self, answer: Floats, std: float, features: int) -> tuple[Floats, float]:
@@ -163,7 +165,7 @@ class Screen:
         level = (curator.plan.releases["gram"].mechanism.multiplier or 0.0) * 2 * math.sqrt(columns.size) / n
         place = spectrum.location_from(small, answer, noise_std(curator, "moments") / n, level)
         ball = replace(place.ball, columns=columns)
-        std, wide = noise_std(curator, "gram", ball) / n, spectrum.widened(small)
+        std, wide = noise_std(curator, "gram", ball) / n, spectrum.with_more_axes(small)
         found = principal_of(curator.release("gram", ball), std, place, wide)
         found = spectrum.measure(curator, small, found, place, columns)
         yield widen(found, columns, problem, max(whole - kept, 0.0) + found.total)

@@ -413,7 +413,7 @@ LOUD = 0.3
 AHEAD = 2.0
 
 
-def widened(problem: PcaProblem) -> PcaProblem:
+def with_more_axes(problem: PcaProblem) -> PcaProblem:
     """Return the problem of more axes than are wanted: the last question tells which of them are first.
 
     All axes together cost what one does. Clipped rows put an axis that few long rows make behind others.
