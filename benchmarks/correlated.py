@@ -1,6 +1,6 @@
 """Correlated against independent noise at one epsilon: `Trainer(noise=...)` and nothing else changed.
 
-Command: python -m benchmarks.correlated [--tasks mnist imdb] [--seeds 3] [--epsilon 8] [--out FILE]
+Command: python -m benchmarks.correlated [--tasks mnist imdb cifar] [--seeds 3] [--epsilon 8] [--out FILE]
 
 Learning rates are chosen per noise on a fifth of the training records (those are not trained on then), with
 one run each, and judged on the test records by runs on all training records. `error` is the predicted root
@@ -59,7 +59,19 @@ def imdb():
     )
 
 
-TASKS = {"mnist": (mnist, 256, 5.0), "imdb": (imdb, 128, 5.0)}
+def cifar():
+    """Return small pictures of both parts, and a small convolutional network."""
+    data = load("cifar10")
+    parts = [torch.from_numpy(np.asarray(x, dtype=np.float32)) for x in (data.data, data.test_data)]
+    y = [torch.from_numpy(np.asarray(t, dtype=np.int64)) for t in (data.target, data.test_target)]
+    x = [part.reshape(-1, 3, 32, 32) * 2.0 - 1.0 for part in parts]
+    return (x[0], y[0], x[1], y[1]), lambda: nn.Sequential(
+        nn.Conv2d(3, 16, 5, 2, 2), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, 1, 1), nn.Tanh(),
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(512, 10),
+    )  # fmt: skip
+
+
+TASKS = {"mnist": (mnist, 256, 5.0), "imdb": (imdb, 128, 5.0), "cifar": (cifar, 128, 5.0)}
 
 
 def accuracy(model, x, y) -> float:
