@@ -257,7 +257,7 @@ def test_door_14_a_release_of_many_columns_is_a_row_of_short_messages(tmp_path, 
 def test_door_14_no_key_of_a_proof_is_used_for_two_parts_of_a_release():
     from sordino.execute.parties import CoarseLaw, Draw
 
-    draw = Draw(61, 4, np.zeros((3, 8)), CoarseLaw.against(1), b"s" * 32, b"c" * 32)
+    draw = Draw(4, np.zeros((3, 8)), CoarseLaw.against(1), b"s" * 32, b"c" * 32)
     parts = [draw.part(i, slice(2 * i, 2 * i + 2)) for i in range(4)]
     assert len({p.secret for p in parts} | {p.coin for p in parts} | {draw.secret, draw.coin}) == 10
     assert all(p.signs.shape == (3, 2) for p in parts)

@@ -12,8 +12,8 @@ from sordino.execute.parties.field import Field
 class Clear:
     """One party that shares with nobody: the circuit in the clear."""
 
-    def __init__(self, bits=61, parties=()):
-        self.field, self.parties = Field.of(bits), parties
+    def __init__(self, parties=()):
+        self.field, self.parties = Field(), parties
         self.modulus = self.field.modulus
 
     async def share(self, mine, coins=()):
@@ -32,6 +32,24 @@ class Clear:
         return PartyError(f"party {party} {what}")
 
 
+class Five(Field):
+    """The integers modulo 5, with the splitting and combining of the field that members use."""
+
+    dtype, modulus = np.int64, 5
+
+    def array(self, values):
+        return np.asarray(values) % 5
+
+    def add(self, left, right):
+        return (left + right) % 5
+
+    def multiply(self, left, right):
+        return left * right % 5
+
+    def blend(self, values, factor, rest):
+        return (values * factor + rest) % 5
+
+
 class Exhaustive:
     """Three parties over the field of five; arrays are (party, choice), a choice for each way the coins fall.
 
@@ -40,8 +58,8 @@ class Exhaustive:
     """
 
     def __init__(self, coins, fresh=True):
-        self.field, self.coins, self.fresh = Field(3), coins, fresh
-        self.field.modulus = self.modulus = 5
+        self.field, self.coins, self.fresh = Five(), coins, fresh
+        self.modulus = self.field.modulus
         self.heard = {0: [], 1: [], 2: []}
 
     def _split(self, value, sender):

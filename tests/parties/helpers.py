@@ -31,7 +31,7 @@ from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import compare, read_transcript
 
 NAMES = ("north", "south", "west")
-Field.of(61)  # its machine code is loaded once, before the members are forked
+Field()  # its machine code is loaded once, before the members are forked
 COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()"]
 
 

@@ -89,7 +89,7 @@ class Three(Clear):
 
 
 def _draw(law, signs):
-    return Draw(61, 7, signs, law, b"secret", b"coin")
+    return Draw(7, signs, law, b"secret", b"coin")
 
 
 def _shared(law, width=5):
@@ -134,7 +134,7 @@ def _opened(secret=b"secret", shift=0, wrong=False, bent=None):
 
     engine.reveal = reveal
     with contextlib.suppress(PartyError):
-        asyncio.run(noised_sum(engine, values[0], Draw(61, 7, signs[0], SMALL, secret, b"coin")))
+        asyncio.run(noised_sum(engine, values[0], Draw(7, signs[0], SMALL, secret, b"coin")))
     return seen
 
 
@@ -151,9 +151,9 @@ def test_what_is_opened_for_the_proof_is_masked_by_what_nobody_knows():
     assert len(with_error) == 2
 
 
-def _check(*proofs, bits=61):
+def _check(*proofs):
     """Return the values of polynomials that a check of these proofs opens, by party and row."""
-    clear, seen = Clear(bits), []
+    clear, seen = Clear(), []
     nothing = clear.field.array(np.zeros(0, int))
 
     async def reveal(secret):
@@ -167,7 +167,7 @@ def _check(*proofs, bits=61):
 
 def test_the_mask_of_a_row_decides_what_is_opened_of_it_whatever_its_signs(monkeypatch):
     """At the point of a coin each value of f is any number, whatever the signs: some mask leads to it."""
-    field = Field.of(61)
+    field = Field()
     signs = 1 - 2 * np.random.default_rng(4).integers(0, 2, (2, COLUMNS))
     proofs = [with_proof(one, b"secret", field) for one in signs]
     assert all(np.array_equal(plain_signs(p, (COLUMNS,)), field.array(s)) for p, s in zip(proofs, signs))
@@ -187,30 +187,28 @@ def test_the_mask_of_a_row_decides_what_is_opened_of_it_whatever_its_signs(monke
     assert _check(with_proof(signs[0], b"chosen", field)).ravel().tolist() == [second]
 
 
-@pytest.mark.parametrize("bits", [61, 89])
 @pytest.mark.parametrize("column", [0, 1, COLUMNS, COLUMNS + 1, 2 * COLUMNS + 1])
-def test_a_proof_with_another_number_at_any_place_is_refused(bits, column):
-    field = Field.of(bits)
+def test_a_proof_with_another_number_at_any_place_is_refused(column):
+    field = Field()
     proof = with_proof(np.ones(45, int), b"secret", field)
     assert proof.shape == (3, 2 * COLUMNS + 2)
-    _check(proof, proof, bits=bits)
+    _check(proof, proof)
     wrong = proof.copy()
     wrong[1, column] = (int(wrong[1, column]) + 1) % field.modulus
     with pytest.raises(PartyError, match="party 1 failed the sign check"):
-        _check(proof, wrong, bits=bits)
+        _check(proof, wrong)
 
 
 def test_as_many_signs_as_fill_rows_are_shared_as_they_are():
-    field = Field.of(61)
+    field = Field()
     assert np.array_equal(
         with_proof(np.full(2 * COLUMNS, -1), b"s", field)[:, 1 : COLUMNS + 1],
         field.array([[-1] * COLUMNS] * 2),
     )
 
 
-@pytest.mark.parametrize("bits", [61, 89, 107, 127])
-def test_coefficients_of_the_proof_are_spread_over_the_whole_field(bits):
-    field, modulus = Field.of(bits), 2**bits - 1
+def test_coefficients_of_the_proof_are_spread_over_the_whole_field():
+    field, modulus = Field(), 2**61 - 1
     found = field_elements(b"seed", 2000, field)
     assert all(0 <= x < modulus for x in found)
     assert len(set(found)) == 2000
@@ -223,7 +221,7 @@ def test_the_expansion_of_a_coin_is_written_down():
     stream = hashlib.shake_256(b"seed").digest(8 * 2 * 3)
     words = [int.from_bytes(stream[8 * i : 8 * i + 8], "little") for i in range(6)]
     expected = [((words[i] << 64) + words[3 + i]) % (2**61 - 1) for i in range(3)]
-    assert field_elements(b"seed", 3, Field.of(61)).tolist() == expected
+    assert field_elements(b"seed", 3, Field()).tolist() == expected
     assert 2.0**-56 < SOUNDNESS <= 2.0**-55
 
 

@@ -12,7 +12,7 @@ from tests.parties.helpers import linear_task
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
-from sordino.execute.parties.engine import Lattice, quantise
+from sordino.execute.parties.engine import quantise
 from sordino.execute.parties.executor import OFFER
 from sordino.kernel import (
     Curator,
@@ -140,11 +140,14 @@ def test_the_weighted_minimiser_does_not_care_how_records_are_spread():
     assert query.sensitivity(Relation.REPLACE_ONE) < 2 * expected * 1.01
 
 
-def test_a_field_is_large_enough_for_the_largest_sum_or_refused():
-    assert Lattice(1.0, 2.0**28, 2**45).field_bits(2) == 61
-    assert Lattice(1.0, 2.0**28, 2**60).field_bits(2) == 89
-    with pytest.raises(UnsupportedError, match="bits"):
-        Lattice(1.0, 2.0**28, 2**130).field_bits(2)
+def test_a_sum_that_the_field_does_not_hold_is_refused():
+    x, y = _data()
+    release = Release(GlmGradient(LOSSES["logistic"], 0.7), Gaussian(1.0))
+    asked_of = LocalExecutor(x, y).records(None), np.zeros(6), 0.7
+    held = quantise(release, *asked_of, 2**30).lattice
+    assert held.bound + 25 * 100**1.5 * held.std < 2**60 - 1  # with the noise of a hundred members
+    with pytest.raises(UnsupportedError, match="overflow sums of 61 bits"):
+        quantise(release, *asked_of, 2**31)
 
 
 def test_batches_that_need_all_records_at_once_are_refused():

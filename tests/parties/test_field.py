@@ -6,23 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sordino.execute.parties.engine import FIELDS
 from sordino.execute.parties.field import Field
 from sordino.kernel import NoiseSource
 
 EDGES = (0, 1, 2, 2**30, 2**31 - 1, 2**31, 2**32, 2**60, 2**61 - 3, 2**61 - 2)
 
 
-def _residues(bits):
-    return st.one_of(st.sampled_from(EDGES), st.integers(0, 2**bits - 2))
+RESIDUES = st.one_of(st.sampled_from(EDGES), st.integers(0, 2**61 - 2))
 
 
-@pytest.mark.parametrize("bits", FIELDS)
 @given(data=st.data())
-def test_sums_and_products_are_those_of_integers(bits, data):
-    field = Field.of(bits)
+def test_sums_and_products_are_those_of_integers(data):
+    field = Field()
     p = field.modulus
-    a, b = (data.draw(st.lists(_residues(bits), min_size=5, max_size=5)) for _ in range(2))
+    a, b = (data.draw(st.lists(RESIDUES, min_size=5, max_size=5)) for _ in range(2))
     left, right = field.array(np.array(a, dtype=object)), field.array(np.array(b, dtype=object))
     assert field.add(left, right).tolist() == [(x + y) % p for x, y in zip(a, b)]
     assert field.subtract(left, right).tolist() == [(x - y) % p for x, y in zip(a, b)]
@@ -35,22 +32,21 @@ def test_sums_and_products_are_those_of_integers(bits, data):
 
 
 def test_every_pair_of_edges_multiplies_exactly():
-    field = Field.of(61)
+    field = Field()
     edges = field.array(np.array(EDGES, dtype=np.int64))
     found = field.multiply(edges[:, None], edges[None])
     assert found.tolist() == [[x * y % field.modulus for y in EDGES] for x in EDGES]
 
 
 def test_a_long_sum_of_the_largest_residue_does_not_overflow():
-    field = Field.of(61)
+    field = Field()
     largest = np.full(100_000, field.modulus - 1, dtype=np.uint64)
     assert int(field.sum(largest, 0)) == 100_000 * (field.modulus - 1) % field.modulus
 
 
-@pytest.mark.parametrize("bits", FIELDS)
 @pytest.mark.parametrize(("parties", "threshold"), [(3, 1), (5, 2), (7, 2)])
-def test_shares_give_the_secrets_back_and_products_are_of_twice_the_degree(bits, parties, threshold):
-    field, noise = Field.of(bits), NoiseSource.seeded_not_private(bits + parties)
+def test_shares_give_the_secrets_back_and_products_are_of_twice_the_degree(parties, threshold):
+    field, noise = Field(), NoiseSource.seeded_not_private(61 + parties)
     left, right = field.draw(20, noise), field.draw(20, noise)
     shares = [
         dict(enumerate(field.split(x, threshold, range(1, parties + 1), noise), start=1))
@@ -65,9 +61,8 @@ def test_shares_give_the_secrets_back_and_products_are_of_twice_the_degree(bits,
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("bits", FIELDS)
-def test_the_shares_of_a_coalition_are_uniform_and_independent_whatever_the_secret_is(bits):
-    field, noise = Field.of(bits), NoiseSource.seeded_not_private(bits)
+def test_the_shares_of_a_coalition_are_uniform_and_independent_whatever_the_secret_is():
+    field, noise = Field(), NoiseSource.seeded_not_private(61)
     for secret in (0, field.modulus - 1):
         shares = field.split(field.array(np.full(20_000, secret, dtype=object)), 2, range(1, 6), noise)
         seen = [(s.astype(float) / field.modulus) for s in shares]
@@ -80,9 +75,8 @@ def test_the_shares_of_a_coalition_are_uniform_and_independent_whatever_the_secr
         assert stats.chisquare(together.ravel()).pvalue < 1e-6  # two shares of one polynomial tell the secret
 
 
-@pytest.mark.parametrize("bits", FIELDS)
-def test_what_is_no_list_of_residues_is_refused(bits):
-    field = Field.of(bits)
+def test_what_is_no_list_of_residues_is_refused():
+    field = Field()
     good = field.dumps(field.array(np.array([1, 2, 3], dtype=object)))
     for broken in (good[:-1], good + b"\0", b"", good[: field.width]):
         with pytest.raises(ValueError, match="broken length"):

@@ -33,10 +33,10 @@ from sordino.kernel.mechanism import Gaussian, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.plan import rounded_sum, rounding_of
 
-# Mersenne primes: the smallest one that holds every sum is the field of a release.
-FIELDS = (61, 89, 107, 127)
 BLOCK = 1 << 16  # positions of records whose sum is taken in floating point
-_TAIL = 16  # a fine part beyond this many deviations has a probability below 2^-180
+# Deviations of noise that a sum has room for: 9 of the coarse part and 16 of each of 100 members' fine ones,
+# 25 times 100^1.5 at most. A fine part beyond 16 deviations has a probability below 2^-180.
+ROOM = 2**15
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,6 @@ class Lattice:
     spacing: float
     std: float
     bound: int
-
-    def field_bits(self, copies: float) -> int:
-        """Return the exponent of a Mersenne prime that holds the sum with noise of ``copies`` variances."""
-        # 46 / sqrt(32) < 9 deviations is the most that the coarse part can reach.
-        largest = self.bound + math.ceil((9 + _TAIL) * self.std * math.sqrt(max(1.0, copies)) * copies)
-        for bits in FIELDS:
-            if 2 * largest + 1 < 2**bits - 1:
-                return bits
-        raise UnsupportedError(
-            f"The sum needs {largest.bit_length() + 1} bits, the largest field has {FIELDS[-1]}. "
-            "Use fewer records or a smaller clip norm."
-        )
 
 
 @dataclass(frozen=True)
@@ -100,9 +88,12 @@ def quantise(release: Release, records: Any, params: Any, sensitivity: float, po
     widened = rounding.widen(sensitivity, mechanism.corner(values.size) * spacing)
     # Every coordinate of a record is at most its norm; 1 is for the rounding of each party.
     bound = 1 << math.ceil(population * (reach / spacing + 1) * (1 + 2.0**-30)).bit_length()
-    if bound >= 2**62:
-        raise UnsupportedError(f"{population} records of clip norm {reach:g} overflow 64-bit sums.")
     lattice = Lattice(spacing, _round_up(mechanism.scale(widened) / spacing), bound)
+    if not bound + ROOM * lattice.std < 2**60:
+        raise UnsupportedError(
+            f"{population} records of clip norm {reach:g} overflow sums of 61 bits. Use fewer records or a "
+            "smaller clip norm."
+        )
     return Quantised(values, lattice, kind is SymmetricGaussian)
 
 
@@ -133,7 +124,6 @@ class Draw:
     may contribute (:func:`valid_total`); nothing is checked where it is empty.
     """
 
-    field_bits: int
     step: int
     signs: Any = field(repr=False)
     law: CoarseLaw
@@ -206,8 +196,7 @@ class NoiseShare:
 
     def draw(self, values: Ints, lattice: Lattice, party: int, noise: NoiseSource) -> tuple[Ints, Draw]:
         """Return this party's values with its fine noise, and its contribution to the coarse part."""
-        bits, step = lattice.field_bits(self.parties), self.step(lattice)
-        drawn = replace(self.ahead(values.size, noise), field_bits=bits, step=step, party=party)
+        drawn = replace(self.ahead(values.size, noise), step=self.step(lattice), party=party)
         return self.with_fine_part(values, lattice, party, noise), drawn
 
     def ahead(self, count: int, noise: NoiseSource) -> Draw:
@@ -216,7 +205,7 @@ class NoiseShare:
         if self.mode is Mode.INSIDE:
             signs = noise.signs((self.law.bits + 1, count)).astype(np.int64)
         secret, coin = noise.integers(256, (2, 32)).astype(np.uint8)
-        return Draw(FIELDS[0], 1, signs, self.law, secret.tobytes(), coin.tobytes())
+        return Draw(1, signs, self.law, secret.tobytes(), coin.tobytes())
 
     def step(self, lattice: Lattice) -> int:
         """Return the spacing of the coarse part in grid points; 0 where there is none."""

@@ -121,7 +121,7 @@ class SimulatedParties:
             asked = [(self.pooled, None)]
         found = [_quantise(member, question, rows) for member, rows in asked]
         lattice, shape = found[0].lattice, found[0].values.shape
-        numbers = Field.of(lattice.field_bits(self.share.parties))
+        numbers = Field()
         nothing = np.zeros(shape, dtype=np.int64)
         parts = [self.share.with_fine_part(nothing, lattice, p, noise) for p in range(self.share.parties)]
         total = sum(f.values.astype(object) for f in found) + sum(part.astype(object) for part in parts)

@@ -1,7 +1,6 @@
-"""Integers modulo a Mersenne prime as arrays, and how a secret is split into shares.
+"""Integers modulo the Mersenne prime ``2^61 - 1`` as arrays, and how a secret is split into shares.
 
-Residues below ``2^61 - 1`` are 64-bit words, so that a product of shares costs a few machine instructions;
-larger fields, which only very long sums need, use Python's integers.
+Residues are 64-bit words, so that a product of shares costs a few machine instructions.
 """
 
 from __future__ import annotations
@@ -26,73 +25,61 @@ _LOW30, _LOW31, _LOW32 = _U(2**30 - 1), _U(2**31 - 1), _U(2**32 - 1)
 
 
 class Field:
-    """The integers modulo ``2^bits - 1``; arrays hold the residues from zero to one below the modulus."""
+    """The integers modulo ``2^61 - 1``; arrays hold the residues from zero to one below the modulus."""
 
-    dtype: Any = object
+    dtype: Any = np.uint64
+    modulus, width = 2**61 - 1, 8  # and the bytes of a residue in a message
 
-    def __init__(self, bits: int) -> None:
-        self.bits, self.modulus = bits, 2**bits - 1
-        self.width = (bits + 7) // 8  # bytes of a residue in a message
-
-    @classmethod
-    def of(cls, bits: int) -> Field:
-        """Return the field of so many bits."""
-        return _Words() if bits == 61 else cls(bits)
+    def __init__(self) -> None:
+        self._sum, self._product, self._blend = _passes()
 
     def array(self, values: Any) -> Residues:
         """Return the residues of integers of any sign."""
-        return np.asarray(np.asarray(values, dtype=object) % self.modulus, dtype=object)
+        return np.asarray(np.asarray(values) % self.modulus).astype(_U)
 
     def signed(self, values: Residues) -> Residues:
         """Return the representatives between minus and plus half the modulus."""
+        values = values.astype(np.int64)
         return np.asarray(np.where(values > self.modulus // 2, values - self.modulus, values))
 
     def add(self, left: Any, right: Any) -> Residues:
-        return np.asarray((left + right) % self.modulus, dtype=object)
+        return np.asarray(self._sum(left, right))
 
     def subtract(self, left: Any, right: Any) -> Residues:
-        return np.asarray((left - right) % self.modulus, dtype=object)
+        return np.asarray(self._sum(left, _P - right))
 
     def multiply(self, left: Any, right: Any) -> Residues:
-        return np.asarray(left * right % self.modulus, dtype=object)
+        right = np.full_like(left, right) if np.ndim(right) == 0 else right  # several at once, as in a row
+        return np.asarray(self._product(left, right))
 
     def blend(self, values: Any, factor: Any, rest: Any) -> Residues:
         """Return ``values * factor + rest``."""
-        return np.asarray((values * factor + rest) % self.modulus, dtype=object)
+        return np.asarray(self._blend(values, factor, rest))
 
     def apply(self, linear: Any, values: Residues) -> Residues:
         """Return ``linear(values)`` for a map that only adds entries up, such as a running sum."""
-        return np.asarray(linear(values) % self.modulus, dtype=object)
+        # Halves of words: up to 2^31 of them add up without overflow.
+        low, high = linear(values & _LOW32), linear(values >> _U(32))
+        return self.add(low, self.multiply(self.add(high, _U(0)), _U(2**32)))
 
     def sum(self, values: Residues, axis: int) -> Residues:
         return self.apply(lambda part: part.sum(axis=axis), values)
 
     def draw(self, count: int, noise: NoiseSource) -> Residues:
         """Draw uniform residues."""
-        found = np.zeros(count, dtype=object)
-        for start in range(0, self.bits, 32):
-            size = min(32, self.bits - start)
-            found = (found << size) + noise.integers(2**size, count)
-        missed = np.flatnonzero(found == self.modulus)  # the one number of so many bits that is no residue
-        found[missed] = self.draw(missed.size, noise) if missed.size else 0
-        return found
+        return noise.integers(self.modulus, count).view(_U)
 
     def dumps(self, values: Residues) -> bytes:
-        """Return residues as integers of one width."""
-        return b"".join(int(value).to_bytes(self.width, "little") for value in values)
+        return values.astype("<u8", copy=False).tobytes()
 
     def loads(self, payload: bytes, count: int) -> Residues:
         """Read ``count`` residues. Anything else raises ``ValueError`` in words that end a refusal."""
         if len(payload) != self.width * count:
             raise ValueError("of a broken length")
-        found = self._read(payload)
+        found = np.frombuffer(payload, dtype="<u8").astype(_U)
         if count and found.max() >= self.modulus:
             raise ValueError("out of range")
         return found
-
-    def _read(self, payload: bytes) -> Residues:
-        pieces = [payload[i : i + self.width] for i in range(0, len(payload), self.width)]
-        return np.array([int.from_bytes(piece, "little") for piece in pieces], dtype=object)
 
     def split(
         self, secrets: Residues, threshold: int, points: Iterable[int], noise: NoiseSource
@@ -137,49 +124,6 @@ def lagrange(modulus: int, points: Sequence[int], at: int) -> list[int]:
         above, below = (math.prod(place - other for other in others) for place in (at, point))
         weights.append(above * pow(below, -1, modulus) % modulus)
     return weights
-
-
-class _Words(Field):
-    """The field of ``2^61 - 1``: sums and products of residues fit in unsigned words of 64 bits."""
-
-    dtype = np.uint64
-
-    def __init__(self) -> None:
-        super().__init__(61)
-        self._sum, self._product, self._blend = _passes()
-
-    def array(self, values: Any) -> Residues:
-        return np.asarray(np.asarray(values) % self.modulus).astype(_U)
-
-    def signed(self, values: Residues) -> Residues:
-        return super().signed(values.astype(np.int64))
-
-    def add(self, left: Any, right: Any) -> Residues:
-        return np.asarray(self._sum(left, right))
-
-    def subtract(self, left: Any, right: Any) -> Residues:
-        return np.asarray(self._sum(left, _P - right))
-
-    def multiply(self, left: Any, right: Any) -> Residues:
-        right = np.full_like(left, right) if np.ndim(right) == 0 else right  # several at once, as in a row
-        return np.asarray(self._product(left, right))
-
-    def blend(self, values: Any, factor: Any, rest: Any) -> Residues:
-        return np.asarray(self._blend(values, factor, rest))
-
-    def apply(self, linear: Any, values: Residues) -> Residues:
-        # Halves of words: up to 2^31 of them add up without overflow.
-        low, high = linear(values & _LOW32), linear(values >> _U(32))
-        return self.add(low, self.multiply(self.add(high, _U(0)), _U(2**32)))
-
-    def draw(self, count: int, noise: NoiseSource) -> Residues:
-        return noise.integers(self.modulus, count).view(_U)
-
-    def dumps(self, values: Residues) -> bytes:
-        return values.astype("<u8", copy=False).tobytes()
-
-    def _read(self, payload: bytes) -> Residues:
-        return np.frombuffer(payload, dtype="<u8").astype(_U)
 
 
 @cache

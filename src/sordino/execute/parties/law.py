@@ -291,10 +291,7 @@ class Wires:
 
 
 def field_elements(seed: bytes, count: int, numbers: Field) -> Shares:
-    """Expand a seed to almost uniform numbers of a field of b bits (distance below ``2^-63``)."""
-    words = (numbers.bits + 127) // 64
-    stream = np.frombuffer(hashlib.shake_256(seed).digest(8 * words * count), dtype="<u8")
-    found, shift = numbers.array(np.zeros(count, dtype=np.int64)), numbers.array(2**64)
-    for word in stream.reshape(words, count):
-        found = numbers.add(numbers.multiply(found, shift), numbers.array(word))
-    return found
+    """Expand a seed to almost uniform numbers of the field (distance below ``2^-63``)."""
+    stream = np.frombuffer(hashlib.shake_256(seed).digest(16 * count), dtype="<u8")
+    high, low = numbers.array(stream.reshape(2, count))
+    return numbers.add(numbers.multiply(high, numbers.array(2**64)), low)

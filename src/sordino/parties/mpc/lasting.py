@@ -53,26 +53,24 @@ class Kept:
 
     def answer(self, number: int) -> Ints | None:
         path = private_folder(self.folder) / f"answer-{number}"
-        return _numbers(path.read_bytes(), signed=True)[1] if path.exists() else None
+        return Field().signed(_numbers(path.read_bytes())) if path.exists() else None
 
     @property
     def count(self) -> int:
         return len(list(self.folder.glob("answer-*[0-9]")))
 
-    def shares(self, number: int) -> tuple[str, int, Any] | None:
-        """Return the attempt, the bits of the field and the shares of an answer, if these are the last."""
+    def shares(self, number: int) -> tuple[str, Any] | None:
+        """Return the attempt and the shares of an answer, if these are the last."""
         path = self.folder / f"shares-{number}"
         raw = path.read_bytes() if path.exists() else b""
-        return (raw[:_NAME].hex(), *_numbers(raw[_NAME:])) if raw else None
+        return (raw[:_NAME].hex(), _numbers(raw[_NAME:])) if raw else None
 
-    def keep(self, what: str, number: int, bits: int, values: Any, attempt: str = "") -> None:
+    def keep(self, what: str, number: int, values: Any, attempt: str = "") -> None:
         """Write shares of an attempt, or an answer; it is on disk as a whole when this returns."""
-        numbers = Field.of(bits)
         path = private_folder(self.folder) / f"{what}-{number}"
         draft = path.with_suffix(".draft")
         with open_private(draft, "wb") as file:
-            file.write(bytes.fromhex(attempt) + bytes([bits]))
-            file.write(numbers.dumps(numbers.array(values.reshape(-1))))
+            file.write(bytes.fromhex(attempt) + Field().dumps(Field().array(values.reshape(-1))))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -86,10 +84,8 @@ class Kept:
                 path.unlink()
 
 
-def _numbers(raw: bytes, signed: bool = False) -> tuple[int, Any]:
-    numbers = Field.of(raw[0])
-    found = numbers.loads(raw[1:], (len(raw) - 1) // numbers.width)
-    return raw[0], numbers.signed(found) if signed else found
+def _numbers(raw: bytes) -> Any:
+    return Field().loads(raw, len(raw) // Field.width)
 
 
 @dataclass
@@ -212,7 +208,7 @@ class Lasting:
             draw = replace(draw, reaches=tuple(draw.reaches[i] for i in live), party=engine.index)
         shares, names = engine.secret_sum(values, draw), [m.name for m in engine.members]
         self.transcript.write("kept", durable=True, number=number, attempt=attempt, members=names)
-        self.kept.keep("shares", number, draw.field_bits, shares, attempt)
+        self.kept.keep("shares", number, shares, attempt)
         self.kept.forget_shares(number)
         self._agree(f"kept {number} {attempt}")
         self._open(number)
@@ -227,17 +223,17 @@ class Lasting:
         found = self.kept.shares(number)
         if found is None:
             raise PartyError(f"Answer {number} may be open, and its shares are not here. The run is over.")
-        attempt, bits, shares = found
+        attempt, shares = found
         # Whoever may leave, an honest one of those who stay has written *opening* before a share is sent.
         said = "opening" if self.dropouts else "ready"
         self.transcript.write(said, durable=True, number=number, attempt=attempt)
         self._agree(f"{said} {number} {attempt}")
         if not self.dropouts:
             self.transcript.write("opening", durable=True, number=number, attempt=attempt)
-        opened = self.connected.open(shares, bits)
+        opened = self.connected.open(shares)
         before = self.kept.answer(number)
         if before is None:
-            self.kept.keep("answer", number, bits, opened)
+            self.kept.keep("answer", number, opened)
             self.transcript.write("release", opened=digest_of(opened))
         elif not np.array_equal(before, opened):
             raise PartyError("An answer that was opened before is another one now. The run is over.")
@@ -247,9 +243,6 @@ class Lasting:
         if self.engine is None:
             raise PartyLostError("The connections are closed.")
         return self.engine
-
-    def exchange(self, payload: bytes, what: str) -> list[bytes]:
-        return self.connected.exchange(payload, what)
 
     def close(self, farewell: bool = False) -> None:
         """Close all connections; ``farewell`` says that this member will not come back."""

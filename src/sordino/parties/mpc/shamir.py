@@ -57,9 +57,9 @@ class ShamirEngine:
         self._mesh = Mesh(self.members, index, self._loop)
         self._loop.set_exception_handler(lambda _, context: _note(self._mesh, context))
         self._credentials, self._listen = credentials, listen
-        self._noise: dict[int, Residues] = {}  # shares of coarse noise that no release has used yet
+        self.field = Field()  # its machine code is loaded before anybody waits
+        self._noise: Residues = np.zeros(0, Field.dtype)  # shares of coarse noise that no release has used
         self.turn = 0  # the label of the last message: everybody counts alike
-        Field.of(61)  # its machine code is loaded before anybody waits
         # The loop has a thread of its own: it beats while this member computes on its records.
         self._thread = threading.Thread(target=self._loop.run_forever, name="sordino links", daemon=True)
         self._thread.start()
@@ -77,39 +77,37 @@ class ShamirEngine:
         return self._run(self._exchange_pieces(payload), what)
 
     def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
-        return self.open(self.secret_sum(values, draw), draw.field_bits).reshape(values.shape)
+        return self.open(self.secret_sum(values, draw)).reshape(values.shape)
 
     def prepare(self, draw: Draw) -> None:
         """Draw coarse noise for so many coordinates as there are columns of signs; it needs no record."""
-        arithmetic, size = Shamir(self, Field.of(draw.field_bits)), max(1, INSIDE // len(self.members))
-        found = [self._noise.get(draw.field_bits, np.zeros(0, arithmetic.field.dtype))]
+        arithmetic, size, found = Shamir(self), max(1, INSIDE // len(self.members)), [self._noise]
         for number, start in enumerate(range(0, draw.signs.shape[1], size), start=1):
             part = draw.part(number, slice(start, start + size))
             found.append(self._run(joint_noise(arithmetic, part), "Noise"))
-        self._noise[draw.field_bits] = np.concatenate(found)
+        self._noise = np.concatenate(found)
 
     def secret_sum(self, values: Ints, draw: Draw) -> Residues:
         """Return this member's shares of the noised sum; nothing that depends on a record is opened."""
-        numbers, flat = Field.of(draw.field_bits), values.reshape(-1)
-        arithmetic, size, totals = Shamir(self, numbers), max(1, PLAIN // len(self.members)), []
+        numbers, flat = self.field, values.reshape(-1)
+        arithmetic, size, totals = Shamir(self), max(1, PLAIN // len(self.members)), []
         for number, start in enumerate(range(0, max(1, flat.size), size)):
             part = replace(draw, signs=None).part(2**61 + number)
             totals.append(self._run(valid_total(arithmetic, flat[start : start + size], part), "Release"))
         total = np.concatenate(totals)
         if not draw.step:
             return total
-        if len(self._noise.get(draw.field_bits, ())) < flat.size:
+        if len(self._noise) < flat.size:
             self.prepare(draw)
-        ready = self._noise[draw.field_bits]
-        coarse, self._noise[draw.field_bits] = ready[: flat.size], ready[flat.size :]
+        coarse, self._noise = self._noise[: flat.size], self._noise[flat.size :]
         return numbers.add(total, numbers.multiply(coarse, numbers.array(draw.step)))
 
-    def open(self, shares: Residues, bits: int) -> NDArray[Any]:
+    def open(self, shares: Residues) -> NDArray[Any]:
         """Open shares of a noised sum, some after the others; the same shares open the same numbers again."""
-        arithmetic, size = Shamir(self, Field.of(bits)), PLAIN // len(self.members)
+        arithmetic, size = Shamir(self), PLAIN // len(self.members)
         parts = [shares[start : start + size] for start in range(0, max(1, shares.size), size)]
         opened = [self._run(arithmetic.reveal(part), "Opening") for part in parts]
-        return arithmetic.field.signed(np.concatenate(opened))
+        return self.field.signed(np.concatenate(opened))
 
     def close(self, farewell: bool = False) -> None:
         async def part() -> None:
@@ -172,8 +170,8 @@ class ShamirEngine:
 class Shamir:
     """Sharing, degree reduction (Gennaro, Rabin, Rabin 1998), coins and openings over an engine's links."""
 
-    def __init__(self, engine: ShamirEngine, field: Field) -> None:
-        self._engine, self.field = engine, field
+    def __init__(self, engine: ShamirEngine) -> None:
+        self._engine, self.field = engine, engine.field
         self._noise = NoiseSource.from_os()
         self._promised: list[bytes] = []  # seals of coins that everybody has yet to show, by index
 

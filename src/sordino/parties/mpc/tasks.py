@@ -180,7 +180,6 @@ class Rehearsal:
         sensitivity = release.sensitivity(self.plan.relation, params)
         found = quantise(release, self.row.records(None), params, sensitivity, n)
         lattice = found.lattice
-        lattice.field_bits(self.share.parties)
         self.share.fine_std(lattice)
         self.largest[name] = max(self.largest[name], found.values.size)
         public = public_generator(self.largest.total())
