@@ -73,7 +73,7 @@ def test_a_release_between_parties_is_compared_with_both_printed_protocols():
 
 
 @pytest.mark.long
-def test_a_release_is_timed_between_three_processes():
+def test_a_release_is_timed_between_three_members():
     spent, sent = parties.release_cost(7, 2)
     assert spent.shape == (3, 2)
     assert (spent > 0).all()

@@ -367,33 +367,22 @@ def _clients(most: int) -> tuple[Images, list[TorchModel]]:
     ]
 
 
-def _accuracy(recipe: Recipe, epsilon: float, most: int, seed: int) -> Outcome:
+def _accuracy(recipe: Any, epsilon: float, most: int, seed: int) -> Outcome:
+    """Make all rounds: each client's local steps, then the thresholded mean."""
     data, clients = _clients(most)
-    promises = [_promise(client, recipe, epsilon) for client in clients]
-    weights = _run_rounds(clients, promises, recipe, sparse_start(data.network(seed).cpu()))
-    model = data.network(0).cpu()
-    nn.utils.vector_to_parameters(torch.from_numpy(weights).float(), model.parameters())
-    return {"value": 100 - data.error(model.to(data.x.device))}
-
-
-def _promise(client: TorchModel, recipe: Any, epsilon: float) -> Promise:
-    ask = Ask.checked(epsilon, FEDERATED_DELTA, client.executor.population)
-    return Promise.made(ask, client.plan(recipe))
-
-
-def _run_rounds(clients: Sequence[TorchModel], promises: Sequence[Promise], recipe: Any, start: Any) -> Any:
-    """Return the weights after all rounds: each client's local steps, then the thresholded mean."""
-    sizes = [client.executor.population for client in clients]
+    w, sizes = sparse_start(data.network(seed).cpu()), [client.executor.population for client in clients]
+    asks = [Ask.checked(epsilon, FEDERATED_DELTA, size) for size in sizes]
     with ExitStack() as stack:
         curators = [
-            stack.enter_context(promise.run(client.executor, "a client's rounds"))
-            for client, promise in zip(clients, promises)
+            stack.enter_context(Promise.made(ask, c.plan(recipe)).run(c.executor, "a client's rounds"))
+            for c, ask in zip(clients, asks)
         ]
-        w = start
         for _ in range(recipe.rounds):
             found = [c.steps(curator, w, recipe, recipe.step) for c, curator in zip(clients, curators)]
             w = hard_threshold(np.average(found, axis=0, weights=sizes), recipe.sparsity, 0)
-    return w
+    model = data.network(0).cpu()
+    nn.utils.vector_to_parameters(torch.from_numpy(w).float(), model.parameters())
+    return {"value": 100 - data.error(model.to(data.x.device))}
 
 
 def sparse_start(model: nn.Module) -> Any:

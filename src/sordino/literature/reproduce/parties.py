@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -302,7 +301,7 @@ def _scale(solver: Any, seed: int) -> Outcome:
 
 
 AGGREGATION_EPSILON, AGGREGATION_DELTA = 0.5, 1e-3
-AGGREGATION_PARTIES, THRESHOLD = 3, 1
+MEMBERS, THRESHOLD = 3, 1
 LATTICE = Lattice(1.0, 2.0**28.5, 2**45)
 _DIMENSIONS = {"Adult": 104, "KDDCup99": 122, "KDDCup98": 95}
 
@@ -334,28 +333,18 @@ def _cost(size: int, what: str, seed: int) -> Outcome:
 
 def release_cost(size: int, releases: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the seconds on the wall of each release by member, and the bytes that each member sends."""
-    spawn, anywhere = multiprocessing.get_context("spawn"), ("127.0.0.1", 0)
     with ExitStack() as held:  # ports that nobody listens on
-        servers = [held.enter_context(socket.create_server(anywhere)) for _ in range(AGGREGATION_PARTIES)]
+        servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MEMBERS)]
         members = tuple(Member(f"p{i}", *server.getsockname()) for i, server in enumerate(servers))
-    pipes = [spawn.Pipe(duplex=False) for _ in members]
-    processes = [
-        spawn.Process(target=_member, args=(members, i, size, releases, pipes[i][1]), daemon=True)
-        for i in range(AGGREGATION_PARTIES)
-    ]
-    for process in processes:
-        process.start()
-    for _, theirs in pipes:
-        theirs.close()  # so that a member that dies is noticed
-    found = [ours.recv() for ours, _ in pipes]
-    for process in processes:
-        process.join(30)
-    return np.array([spent for spent, _ in found]), np.array([sent for _, sent in found]) / releases
+    with ThreadPoolExecutor(MEMBERS) as pool:
+        spent, sent = zip(*pool.map(partial(_member, members, size, releases), range(MEMBERS)))
+    return np.array(spent), np.array(sent) / releases
 
 
-def _member(members: tuple[Member, ...], index: int, size: int, releases: int, pipe: Connection) -> None:
-    """Be one party; send the seconds of each release and the bytes of all of them."""
-    share, noise = NoiseShare(Mode.INSIDE, AGGREGATION_PARTIES, THRESHOLD), NoiseSource.from_os()
+def _member(members: tuple[Member, ...], size: int, releases: int, index: int) -> tuple[list[float], int]:
+    """Be one party; return the seconds of each release and the bytes of all of them."""
+    share, noise = NoiseShare(Mode.INSIDE, MEMBERS, THRESHOLD), NoiseSource.from_os()
+    reaches = share.reaches(LATTICE, (1000,) * MEMBERS, size)
     engine = ShamirEngine(members, index, THRESHOLD, None, Limits(120.0, 300.0))
     engine.connect()
     spent, sent = [], 0
@@ -363,12 +352,12 @@ def _member(members: tuple[Member, ...], index: int, size: int, releases: int, p
         engine.exchange(b"start", "Starting")
         start, before = time.perf_counter(), engine.bytes_sent
         values, draw = share.draw(np.full(size, 2**40), LATTICE, index, noise)
-        engine.sum(values, draw)
+        engine.sum(values, replace(draw, reaches=reaches))
         spent.append(time.perf_counter() - start)
         sent += engine.bytes_sent - before
     engine.exchange(b"done", "Ending")
-    pipe.send((spent, sent))
     engine.close()
+    return spent, sent
 
 
 TABLES: dict[str, Callable[[bool], Table]] = {
