@@ -3,6 +3,7 @@
 Command: python -m benchmarks.federated                few rounds (a quarter of an hour of one core)
          python -m benchmarks.federated --rounds 50    the figure (hours; docs/parties/flower.md has it)
          python -m benchmarks.federated --thousand     1,000 clients with 30 records of Adult each
+         python -m benchmarks.federated --shared       bits and error of noise in parts, one of each client
 
 Ten clients with two digits each, 10 local steps, 10,000 of the 44,426 weights not zero. The apps are those
 of a real federation, driven in this process.
@@ -23,6 +24,8 @@ from torch import nn
 
 from benchmarks.machine import describe
 from sordino.datasets import load
+from sordino.execute.parties.executor import SharingClient
+from sordino.kernel import Curator, NoiseSource, public_generator
 from sordino.literature.reproduce.networks import NONZERO, sparse_start
 from sordino.nn import TorchModel
 from sordino.parties.flower import (
@@ -32,10 +35,12 @@ from sordino.parties.flower import (
     FederatedResult,
     HardThresholdAveraging,
     LinearModel,
+    SharedNoise,
     client_app,
     server_app,
     simulate,
 )
+from sordino.runs import Ask
 
 CLIENTS, LOCAL_STEPS, DELTA = 10, 10, 1e-5
 LOSS = nn.functional.cross_entropy
@@ -133,6 +138,33 @@ def few_records(models, recipe, folder, epsilon, protection, leave, context) -> 
     return FederatedClient(models[number], recipe, folder / str(number), epsilon, 1e-5, protection=protection)
 
 
+def shared(size: int = 1000) -> None:
+    """Print what a sum of updates costs in bits, and its error beside that of one Gaussian at a server."""
+    print("clients  honest  noise multiplier  bits  error / error of central noise  by the formula  CPU s")
+    for clients in (10, 100, 1000):
+        for honest in (clients - clients // 3, clients):
+            agreed = SharedNoise(clients, 1.0, epsilon=4.0, delta=1e-5, honest=honest)
+            recipe = FederatedRecipe(1, 1, shared=agreed)
+            (spacing, how), begin = agreed.grid(recipe, size), time.process_time()
+            ask = Ask(agreed.epsilon, agreed.delta - agreed.slack(recipe, size))
+            updates = public_generator(clients).standard_normal((clients, size)) / size**0.5
+            updates *= 0.99 / np.linalg.norm(updates, axis=1)[:, None]
+            opened, source = np.zeros(size, dtype=np.int64), NoiseSource.from_os()
+            for update in updates:
+                plan = ask.calibrated(agreed.plan(recipe))
+                client = SharingClient(update, clients, honest)
+                opened += Curator(client, plan, source).release("update", np.zeros(size))
+            multiplier = plan.releases["update"].mechanism.multiplier
+            error = np.std(spacing * opened - updates.sum(axis=0)) / multiplier
+            expected = np.sqrt(clients / honest * (1 + 1 / (12 * 2.5**2)))
+            bits = how["modulus_range"].bit_length() - 1
+            print(
+                f"{clients:7d} {honest:7d} {multiplier:17.3f} {bits:5d} {error:31.3f} {expected:15.3f} "
+                f"{time.process_time() - begin:6.1f}",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Print accuracy after each round, one line per method and epsilon."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -145,11 +177,15 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="*", default=[4.0, 6.0])
     parser.add_argument("--methods", nargs="*", default=["sgd", "gd"])
     parser.add_argument("--thousand", action="store_true", help="1,000 clients of a linear model instead")
+    parser.add_argument("--shared", action="store_true", help="bits and error of shared noise instead")
     parser.add_argument("--no-plain", action="store_true", help="leave out the run without noise")
     asked = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     describe()
+    if asked.shared:
+        shared()
+        return
     if asked.thousand:
         logging.getLogger("sordino").setLevel(logging.CRITICAL)
         thousand()

@@ -27,6 +27,7 @@ from sordino.parties.flower import (
 )
 from sordino.parties.flower.client import guard, record_of
 from sordino.parties.flower.simulation import server_identity
+from sordino.parties.words import PlanRefusedError
 from sordino.testing import seeded_noise_not_private
 
 
@@ -286,7 +287,7 @@ def test_a_server_with_another_recipe_or_strategy_gets_nothing(tmp_path):
 def test_weights_that_do_not_fit_are_refused_before_the_round_is_spent(ledger, tmp_path):
     client = client_with(ledger, tmp_path, recipe_of())
     for weights in (np.zeros(D + 1), np.full(D, np.nan)):
-        with pytest.raises(InvalidInputError, match="finite weights"):
+        with pytest.raises(PlanRefusedError, match="finite weights"):
             client.round("run", weights)
     assert client.book.rounds_begun == 0
 

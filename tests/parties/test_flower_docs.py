@@ -16,11 +16,11 @@ def test_the_code_on_the_page_runs_and_pays(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for i in range(2):
         Ledger.open(f"ledger-{i}.sqlite").create("patients", BudgetPolicy(epsilon=2.0, delta=1e-5))
-    parts = [records(200, i) for i in range(2)]
+    parts = [records(200, i) for i in range(3)]
     names = {"X": [x for x, _ in parts], "y": [y for _, y in parts], "start": np.zeros(D)}
-    code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL).group(1)
-    exec(code, names)
-    assert "FederatedResult" in capsys.readouterr().out
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(code, names)
+    assert capsys.readouterr().out.count("FederatedResult") == 2
     for i in range(2):
         entry = Ledger.open(f"ledger-{i}.sqlite").history("patients")[0]
         assert entry.status.value == "settled"

@@ -50,6 +50,7 @@ APART = {
     "MarkedPart": "a part of an executor on a cluster",
     "PartiesExecutor": "the integers and the noise of SimulatedParties; tests/parties compares the two",
     "ShardedExecutor": "a part of a training in several processes, which tests/nn/test_shards.py starts",
+    "SharingClient": "its record is one client's update, which tests/parties/test_shared_noise.py judges",
     "FederationExecutor": "its records are replies of clients, which tests/parties makes",
 }
 

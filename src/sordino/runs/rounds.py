@@ -63,6 +63,7 @@ class RoundBook:
     ask : what the run may spend, and the client's own ledger.
     recipe, plan : what was agreed on, and what it asks of this client's records in all rounds together.
     public, notes, description : words for the report and the ledger.
+    slack : the part of delta that pays for something else than the plan's events.
 
     **Privacy.** The whole plan is reserved before the first round. Losing the folder loses no privacy: a run
     that is not in it is planned and reserved anew, and noise never comes from the folder. A copy of
@@ -79,9 +80,10 @@ class RoundBook:
         public: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         description: str = "federated run",
+        slack: float = 0.0,
     ) -> None:
         self.folder, self.ask, self.recipe, self.plan = Path(folder), ask, recipe, plan
-        self.public, self.notes, self.description = public, notes, description
+        self.public, self.notes, self.description, self.slack = public, notes, description, slack
 
     @contextmanager
     def turn(self, run: str) -> Iterator[Turn]:
@@ -121,7 +123,7 @@ class RoundBook:
                 f"The folder {self.folder.name!r} belongs to another run, and without a ledger nothing "
                 "bounds their sum. Pass a ledger, or decide for a new run with a new folder."
             )
-        promise = Promise.made(self.ask, self.plan)
+        promise = Promise.made(self.ask, self.plan, slack=self.slack)
         booked = promise.reserved(f"{self.description} {run}")
         saved = self._save(run, booked)
         journal.clear()  # after the run is saved: a crash between both costs it rounds, and gives none back
@@ -148,7 +150,7 @@ class RoundBook:
             seeded=bool(data["seeded"]),
             turn=int(data["turn"]),
         )
-        return resumed(self.ask, self.plan, saved, self.recipe.digest)
+        return resumed(self.ask, self.plan, saved, self.recipe.digest, slack=self.slack)
 
     @contextmanager
     def _open(self) -> Iterator[Journal]:

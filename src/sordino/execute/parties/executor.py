@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from sordino.execute.local import CSR, DENSE, LocalExecutor
 from sordino.execute.parties.engine import Lattice, Mode, NoiseShare, Quantised, quantise
 from sordino.execute.parties.field import Field
 from sordino.kernel import Batch, ClippedSum, Full, Offer, Poisson, Question, Release
-from sordino.kernel.arrays import Rows
+from sordino.kernel.arrays import Ints, Rows
 from sordino.kernel.noise import NoiseSource
+from sordino.kernel.query import ClientUpdates
 
 OFFER = Offer(
     "parties",
@@ -24,6 +26,7 @@ OFFER = Offer(
     remedy="Choose a solver that asks for sums over full or Poisson batches, for example 'ight'.",
 )
 SPARSE_OFFER = replace(OFFER, operations=CSR.operations)
+SHARE = 2.5  # the deviation of a client's part of the noise, in spacings of the grid of a secure aggregation
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +140,38 @@ class SimulatedParties:
         signs = noise.signs(shape).astype(np.int64)
         magnitude = law.magnitude(noise.integers(2**law.bits, shape))
         return (signs * magnitude).astype(object) * self.share.step(lattice)
+
+
+@dataclass(frozen=True, eq=False)
+class SharingClient:
+    """A client that adds a part of the noise to its ``update``; ``honest`` parts are enough.
+
+    **Privacy.** An answer has too little noise by itself. It leaves this machine under masks alone, which may
+    be taken from a sum over ``honest`` clients who keep their parts to themselves.
+    """
+
+    offer: ClassVar[Offer] = Offer("clients", (ClientUpdates,), samplings=(Full,), sums_only=True)
+
+    update: Any = field(repr=False)
+    population: int
+    honest: int
+
+    def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Ints:
+        """Return the points of the coarse grid that are nearest to the update with this client's noise.
+
+        The contribution is truncated to the fine grid, so that its norm does not grow, and the noise exactly
+        rounded to it; a coarse cell holds ``cell`` of its points, so that nothing is rounded a second time.
+        """
+        fine, std, cell = shared_grid(question.release.mechanism, question.sensitivity, self.honest)
+        values = np.trunc(np.asarray(question.summed([self.update])) / fine).astype(np.int64)
+        return np.asarray((values + noise.rounded_gaussian(std, values.shape) + cell // 2) // cell)
+
+
+def shared_grid(mechanism: Any, sensitivity: float, honest: int) -> tuple[float, float, int]:
+    """Return a fine spacing, the deviation of a client's noise in it, and how many make a coarse one."""
+    fine = mechanism.lattice(sensitivity)
+    std = mechanism.scale(sensitivity) / fine / math.sqrt(honest) * (1 + 2.0**-40)  # for its own rounding
+    return fine, std, int(std / SHARE)
 
 
 def _offer_of(members: Sequence[LocalExecutor]) -> Offer:

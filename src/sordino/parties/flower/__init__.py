@@ -24,6 +24,7 @@ _MODULES = {
     "server": ("ClientLevelHardThresholding", "FederatedPrivacy", "FederatedResult", "HardThresholdAveraging",
                "server_app"),
     "simulation": ("InProcessGrid", "simulate"),
+    "updates": ("SharedNoise",),
 }  # fmt: skip
 _EXPORTS = {name: f"sordino.parties.flower.{module}" for module, names in _MODULES.items() for name in names}
 

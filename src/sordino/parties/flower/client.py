@@ -17,34 +17,16 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
-from sordino.parties.flower.models import FederatedRecipe, LocalModel, Weights
+from sordino.execute.parties.executor import SharingClient
+from sordino.parties.flower.models import FederatedRecipe, LocalModel
+from sordino.parties.flower.updates import Weights, fits
 from sordino.parties.mpc.charter import Approvals, Rules
-from sordino.parties.words import Code, code_of
-from sordino.runs import Ask, Price, PrivacyReport, RoundBook
+from sordino.parties.words import Code, PlanRefusedError, code_of
+from sordino.runs import Ask, Price, PrivacyReport, Promise, RoundBook
 from sordino.runs.report import Status
-
-
-def fits(weights: object, shape: tuple[int, ...]) -> bool:
-    """Tell whether these are finite floating-point weights of exactly this shape; nothing is broadcast."""
-    if not isinstance(weights, np.ndarray) or weights.dtype.kind != "f" or weights.shape != tuple(shape):
-        return False
-    return bool(np.isfinite(weights).all())
-
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
 _log = logging.getLogger("sordino.parties.flower")
-
-
-class RecipeError(PlanError):
-    """The server runs something else than what was agreed on."""
-
-    code = Code.RECIPE
-
-
-class WeightsError(InvalidInputError):
-    """The server sent weights that do not fit the model."""
-
-    code = Code.WEIGHTS
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +65,13 @@ class FederatedClient:
     def __post_init__(self) -> None:
         if self.protection not in (RECORD_LEVEL, CLIENT_LEVEL):
             raise InvalidInputError(f"Expected protection 'record' or 'client', got {self.protection!r}.")
-        if self.protection == CLIENT_LEVEL and self.epsilon != float("inf"):
+        shared, own = self.recipe.shared, (self.protection, self.epsilon, self.delta)
+        if shared is not None and own != (CLIENT_LEVEL, shared.epsilon, shared.delta):
+            raise InvalidInputError(
+                "Expected protection='client' and the epsilon and delta of the recipe's shared noise, got "
+                f"{own}: all clients add noise for the same budget."
+            )
+        if shared is None and self.protection == CLIENT_LEVEL and self.epsilon != float("inf"):
             raise InvalidInputError(
                 f"Expected epsilon=inf with protection='client', got {self.epsilon}: there the server adds "
                 "the noise, per client. For noise per record use protection='record'."
@@ -96,16 +84,25 @@ class FederatedClient:
 
     @property
     def book(self) -> RoundBook:
+        recipe, shared, size = self.recipe, self.recipe.shared, math.prod(self.model.shape)
+        plan, slack, booked = self.model.plan(recipe), 0.0, (self.ledger, self.dataset_id)
+        note = "local noise, each gradient counts as released to the server"
+        if shared is not None:
+            plan, slack = shared.plan(recipe), shared.slack(recipe, size)
+            bits = shared.grid(recipe, size)[1]["modulus_range"].bit_length() - 1
+            note = (
+                f"each client adds a part of the noise, {shared.honest} of the {shared.least} who stay keep "
+            )
+            note += f"theirs to themselves; {bits} bits a number, under masks"
         return RoundBook(
             self.folder,
-            Ask.checked(
-                self.epsilon, self.delta, self.population, self.ledger, self.dataset_id, learned=self.learned
-            ),
-            self.recipe,
-            self.model.plan(self.recipe),
-            public=(f"number of records: {self.population}", "the recipe and the model's shape"),
-            notes=("federated: local noise, each gradient counts as released to the server",),
-            description=f"{self.recipe.algorithm()} run",
+            Ask.checked(self.epsilon, self.delta, plan.population, *booked, learned=self.learned),
+            recipe,
+            plan,
+            public=(f"number of {plan.unit}s: {plan.population}", "the recipe and the model's shape"),
+            notes=(f"federated: {note}",),
+            description=f"{recipe.algorithm()} run",
+            slack=slack,
         )
 
     @property
@@ -131,17 +128,28 @@ class FederatedClient:
         """Make the local steps of the next round from the server's weights; what it releases is spent."""
         weights = np.asarray(weights)
         if not fits(weights, self.model.shape):
-            raise WeightsError(
+            raise PlanRefusedError(
                 f"Expected finite weights of shape {self.model.shape} and a floating-point type, got shape "
-                f"{weights.shape} of {weights.dtype}."
+                f"{weights.shape} of {weights.dtype}.",
+                Code.WEIGHTS,
             )
+        model, recipe, shared = self.model, self.recipe, self.recipe.shared
         with self.book.turn(run) as turn:
-            curator = turn.curate(self.model.executor, self.recipe.local_steps)
-            step = self.recipe.step_of(turn.attempt)
-            return self.model.steps(curator, weights, self.recipe, step), turn.report
+            step = recipe.step_of(turn.attempt)
+            if shared is None:
+                curator = turn.curate(model.executor, recipe.local_steps)
+                return model.steps(curator, weights, recipe, step), turn.report
+            # What these steps end at is the record of the release: it has no noise, and stays here.
+            plain = Promise.made(Ask(math.inf, shared.delta), model.plan(recipe))
+            with plain.run(model.executor, "local steps") as curator:
+                update = model.steps(curator, weights, recipe, step)
+            curator = turn.curate(SharingClient(update, shared.clients, shared.honest), 1)
+            return curator.release("update", weights), turn.report
 
     def answer(self, message: Message, context: Context) -> Message:
         self.require(message.content.config_records["config"])
+        if self.recipe.shared is not None:
+            raise PlanRefusedError("Shared noise needs masks: use secure_client_app.", Code.RECIPE)
         sent = next(iter(message.content.array_records.values()))
         weights, report = self.round(str(context.run_id), sent["weights"].numpy())
         content = {"arrays": record_of(weights), "metrics": self.facts(report)}
@@ -149,12 +157,10 @@ class FederatedClient:
 
     def require(self, config: ConfigRecord | dict[str, Any]) -> None:
         if config.get("recipe") != self.recipe.digest:
-            raise RecipeError("The server asks for another recipe than was agreed on. Nothing is released.")
+            raise PlanRefusedError("The server asks for another recipe than was agreed on.", Code.RECIPE)
         if config.get("protection") != self.protection:
-            raise RecipeError(
-                f"This client takes part for protection per {self.protection}, the server runs another "
-                "strategy. Nothing is released."
-            )
+            said = f"This client takes part for protection per {self.protection}, the server for another."
+            raise PlanRefusedError(said, Code.RECIPE)
         if self.approval is not None:
             Approvals(Path(self.folder), self.approval).require(self._offer)
 
@@ -165,7 +171,7 @@ class FederatedClient:
             epsilon, delta = report.whole or (math.inf, delta)
         return MetricRecord(
             {
-                "num-examples": self.population,
+                "num-examples": self.population if self.recipe.shared is None else 1,
                 "epsilon": epsilon,
                 "delta": delta,
                 "seeded": int(report.seeded or report.status is Status.SEEDED),

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sordino.errors import InvalidInputError
 from sordino.estimators.linear import LogisticRegression
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import Curator, Executor, Full, Plan, Poisson, Relation, Release, Sampling
+from sordino.parties.flower.updates import SharedNoise, Weights
 from sordino.problems.queries import GlmGradient
 from sordino.runs import PrivacyReport, Task
 from sordino.solvers.steps import hard_threshold
@@ -40,6 +40,7 @@ class FederatedRecipe:
     step_size, decay : the step of round t is ``step_size * decay**(t - 1)``.
     clip_norm : the norm to which the gradient of each record is clipped.
     relation : which data sets are neighbours.
+    shared : noise per client of which each client adds a part, in secure aggregation.
 
     Examples
     --------
@@ -56,6 +57,7 @@ class FederatedRecipe:
     clip_norm: float = 1.0
     decay: float = 1.0
     relation: Relation = Relation.ADD_REMOVE
+    shared: SharedNoise | None = None
 
     def __post_init__(self) -> None:
         check_whole("rounds", self.rounds)
@@ -90,7 +92,8 @@ class FederatedRecipe:
 
     def to_config(self) -> dict[str, Any]:
         """Return the numbers under the keys of a Flower configuration, which has no None: 0 stands for it."""
-        values = {**asdict(self), "relation": self.relation.value}
+        shared = json.dumps(None if self.shared is None else asdict(self.shared))
+        values = {**asdict(self), "relation": self.relation.value, "shared": shared}
         return {_key(name): 0 if value is None else value for name, value in values.items()}
 
     @classmethod
@@ -99,14 +102,12 @@ class FederatedRecipe:
         values = {f.name: config[_key(f.name)] for f in fields(cls) if _key(f.name) in config}
         for name in ("batch_size", "sparsity"):
             values[name] = values.get(name) or None
-        return cls(**values)
+        shared = json.loads(values.pop("shared", "null"))
+        return cls(**values, shared=shared and SharedNoise(**shared))
 
 
 def _key(name: str) -> str:
     return "nonzero-weights" if name == "sparsity" else name.replace("_", "-")
-
-
-Weights = NDArray[Any]
 
 
 class LocalModel(Protocol):

@@ -11,24 +11,23 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import Strategy
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.kernel import Batch, ClippedSum, Curator, Full, Gaussian, Offer, Plan, Poisson, Question, Release
+from sordino.kernel import Batch, Curator, Full, Gaussian, Offer, Plan, Poisson, Question, Release
 from sordino.kernel.arrays import Floats
-from sordino.kernel.clip import to_bound
 from sordino.kernel.query import ClientUpdates
-from sordino.parties.flower.client import CLIENT_LEVEL, RECORD_LEVEL, fits, record_of
-from sordino.parties.flower.models import FederatedRecipe, Weights
+from sordino.parties.flower.client import CLIENT_LEVEL, RECORD_LEVEL, record_of
+from sordino.parties.flower.models import FederatedRecipe
+from sordino.parties.flower.updates import AdaptiveSum, UpdateSum, Weights, fits
 from sordino.parties.words import show
 from sordino.problems.queries import check_clip
-from sordino.runs import Ask, PrivacyReport, Task, run
+from sordino.runs import Ask, Task, run
 from sordino.solvers.steps import hard_threshold
 from sordino.values import check_range
 
@@ -80,7 +79,8 @@ class FederatedPrivacy:
     """What a run guarantees to a record: that of the client with the weakest guarantee.
 
     A record lives at one client; to all others its influence is a post-processing of what that client
-    released. So (epsilon, delta) is the maximum over clients (parallel composition).
+    released. So (epsilon, delta) is the maximum over clients (parallel composition). With shared noise the
+    unit is a client, and all of them have booked the same.
 
     **Privacy.** Assumed: no record is held by two clients. The numbers are what the clients said of
     themselves; each client's own ledger is what enforces them.
@@ -88,6 +88,7 @@ class FederatedPrivacy:
 
     clients: dict[int, tuple[float, float]]
     seeded: bool = False
+    unit: str = "record"
 
     @property
     def epsilon(self) -> float:
@@ -107,7 +108,8 @@ class FederatedResult:
     history: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
-class HardThresholdAveraging(Strategy):
+@dataclass(eq=False)
+class HardThresholdAveraging:
     """DP-FedSGD-HT, DP-FedGD-HT and FedSGD-HT: ``w <- H_k(sum_i p_i w_i)``.
 
     Which of them it is the clients decide: by the recipe's batches and by their own budgets.
@@ -118,7 +120,7 @@ class HardThresholdAveraging(Strategy):
     clients : the number of clients to wait for; all of them are asked in each round.
     weighting : ``"size"`` for p_i = n_i / n (the n_i are public here), ``"equal"`` for 1 / clients.
     least : how many answers make a round. By default all: a client that fails stops the run; with fewer
-        the round goes on with those who answered, their weights adding up to one.
+        the round goes on with those who answered, their weights adding up to one. Shared noise has its own.
     patience : how many seconds to wait for clients to appear.
     kept : the number of trailing weights that are never thresholded (1 for an intercept).
 
@@ -126,28 +128,26 @@ class HardThresholdAveraging(Strategy):
     amplification by choosing clients is claimed.
     """
 
-    def __init__(
-        self,
-        recipe: FederatedRecipe,
-        clients: int,
-        *,
-        weighting: str = "size",
-        least: int | None = None,
-        patience: float = 600.0,
-        kept: int = 0,
-    ) -> None:
-        if weighting not in ("size", "equal"):
-            raise InvalidInputError(f"Expected weighting 'size' or 'equal', got {weighting!r}.")
-        self.recipe, self.clients, self.weighting = recipe, clients, weighting
-        self.least, self.patience, self.kept = clients if least is None else least, patience, kept
-        self._said: dict[int, tuple[float, float]] = {}
-        self._seeded = False
-        self._asked: tuple[int, ...] = ()
-        self._shape: tuple[int, ...] = ()
+    recipe: FederatedRecipe
+    clients: int
+    _: KW_ONLY
+    weighting: str = "size"
+    least: int = 0
+    patience: float = 600.0
+    kept: int = 0
+    _said: dict[int, tuple[float, float]] = field(default_factory=dict, init=False)
+    _seeded: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.weighting not in ("size", "equal"):
+            raise InvalidInputError(f"Expected weighting 'size' or 'equal', got {self.weighting!r}.")
+        shared = self.recipe.shared
+        self.least = (self.least or self.clients) if shared is None else shared.least
 
     @property
     def privacy(self) -> FederatedPrivacy:
-        return FederatedPrivacy(dict(self._said), self._seeded)
+        unit = "record" if self.recipe.shared is None else "client"
+        return FederatedPrivacy(dict(self._said), self._seeded, unit)
 
     def note(self, node: int, facts: Any) -> None:
         """Keep the weakest guarantee that a client has stated in any round."""
@@ -156,131 +156,43 @@ class HardThresholdAveraging(Strategy):
         self._said[node] = epsilon, max(delta, stated_number(facts, "delta", 1.0, node))
         self._seeded |= bool(facts.get("seeded", 1))
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def _ask(self, grid: Grid, number: int, weights: Weights, timeout: float | None) -> Weights:
+        """Ask all clients in a round and return the average of those who answered."""
         nodes = wait_for(grid, self.clients, self.patience)
-        self._asked, self._shape = tuple(nodes), arrays["weights"].numpy().shape
-        return questions(self.recipe, RECORD_LEVEL, arrays, nodes, str(server_round))
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        good = self._answers(list(replies), server_round)
-        sizes = [1.0] * len(good)
-        for i, (node, (message, _)) in enumerate(good.items()):
-            facts = message.content.metric_records.get("metrics", {})
-            self.note(node, facts)
-            if self.weighting == "size":
-                sizes[i] = stated_number(facts, "num-examples", 2.0**53, node)
-        shares = np.array(sizes) / sum(sizes)
-        return record_of(self.average([weights for _, weights in good.values()], shares)), None
-
-    def _answers(self, replies: list[Message], server_round: int) -> dict[int, tuple[Message, Weights]]:
-        """Return who answered with weights that fit; too few stop the run, which says who failed and why."""
-        single = one_each(replies, self._asked, str(server_round))
-        found = {node: (m, weights_of(m, self._shape)) for node, m in sorted(single.items())}
-        good = {node: (m, w) for node, (m, w) in found.items() if w is not None}
+        good, bad = ask_clients(grid, self.recipe, RECORD_LEVEL, weights, nodes, number, timeout)
         if len(good) < self.least:
-            bad = {m.metadata.src_node_id: m.error.reason for m in replies if m.has_error()}
-            bad |= {node: "its weights do not fit" for node in found if node not in good}
             reasons = "; ".join(f"node {node}: {show(reason, 300)}" for node, reason in bad.items())
             raise PlanError(
-                f"Round {server_round}: {len(good)} clients answered once with finite weights of shape "
-                f"{self._shape}, {self.least} are needed. {reasons or 'Time is up.'}"
+                f"Round {number}: {len(good)} clients answered once with finite weights of shape "
+                f"{weights.shape}, {self.least} are needed. {reasons or 'Time is up.'}"
             )
-        return good
+        sizes, by_size = [], self.weighting == "size"
+        for node, (message, _) in good.items():
+            facts = message.content.metric_records.get("metrics", {})
+            self.note(node, facts)
+            sizes.append(stated_number(facts, "num-examples", 2.0**53, node) if by_size else 1.0)
+        return self.average([w for _, w in good.values()], np.array(sizes) / sum(sizes))
 
     def average(self, vectors: list[Weights], shares: Weights) -> Weights:
         total = sum(p * v.astype(np.float64) for p, v in zip(shares, vectors, strict=True))
         return hard_threshold(total, self.recipe.sparsity, self.kept).astype(vectors[0].dtype)
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Ask nothing: an accuracy on the clients' records would be one more release."""
-        return []
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return nothing."""
-        return None
-
-    def summary(self) -> None:
-        """Log nothing more."""
-
     def federate(
-        self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
+        self,
+        grid: Grid,
+        context: Context,
+        start: Weights,
+        evaluate: Evaluate | None,
+        timeout: float | None,
+        ask: Callable[[Grid, int, Weights, float | None], Weights] | None = None,
     ) -> FederatedResult:
-
-        def on_arrays(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            found = None if evaluate is None else evaluate(server_round, arrays["weights"].numpy())
-            return None if found is None else MetricRecord(dict(found))
-
-        result = self.start(
-            grid,
-            record_of(start),
-            num_rounds=self.recipe.rounds,
-            timeout=3600.0 if timeout is None else timeout,
-            evaluate_fn=None if evaluate is None else on_arrays,
-        )
-        history = {r: dict(m) for r, m in result.evaluate_metrics_serverapp.items()}
-        return FederatedResult(result.arrays["weights"].numpy(), self.privacy, history)
-
-
-@dataclass(frozen=True)
-class UpdateSum(ClippedSum):
-    r"""``sum_i clip_C(w_i - w)`` over clients, at the public weights ``params = w``.
-
-    **Privacy.** Sensitivity C (add-remove a client) or 2 C (replace one) in L2. A client that fails, answers
-    twice, or whose answer is not a finite floating-point vector of exactly the right shape contributes zero.
-    """
-
-    needs: ClassVar[tuple[type, ...]] = (ClientUpdates,)
-
-    clip: float
-
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
-
-    def evaluate(self, records: Sequence[Weights], params: Weights) -> Floats:
-        total = np.zeros(np.shape(params))
-        for weights in records:
-            total = total + self.clipped(weights, params)
-        return total
-
-    def clipped(self, weights: Weights, params: Weights) -> Floats:
-        if not fits(weights, np.shape(params)):
-            return np.zeros(np.shape(params))
-        with np.errstate(over="ignore", invalid="ignore"):
-            return to_bound(np.asarray(weights, dtype=np.float64) - params, self.clip)
-
-
-@dataclass(frozen=True)
-class AdaptiveSum(UpdateSum):
-    r"""The same at ``params = (w, C)``, and how many updates were within C as one more coordinate.
-
-    A client adds ``clip_C(w_i - w)`` and, in the last coordinate, ``C / 8`` if the clip left its update as it
-    was, else ``-C / 8``: a vector of norm at most ``sqrt(65) / 8 C``. So the count costs .8 % more noise and
-    no release of its own, which Andrew et al. 2021 spend.
-
-    **Privacy.** Sensitivity ``sqrt(65) / 8 C`` per client in L2. C is public: earlier answers decide it.
-    """
-
-    def contribution(self, params: Any) -> float:
-        return math.sqrt(65) / 8 * float(params[1]) * (1 + 2.0**-40)
-
-    def evaluate(self, records: Sequence[Weights], params: Any) -> Floats:
-        weights, clip = params
-        query, total = UpdateSum(clip), np.zeros(np.size(weights) + 1)
-        for answer in records:
-            if fits(answer, np.shape(weights)):
-                found = query.clipped(answer, weights)
-                within = np.array_equal(found, np.asarray(answer, dtype=np.float64) - weights)
-                total += np.append(found, clip / 8 if within else -clip / 8)
-        return total
+        weights, history = start, {}
+        for number in range(self.recipe.rounds + 1):
+            weights = (ask or self._ask)(grid, number, weights, timeout) if number else start
+            # On public data at the server: an accuracy on the clients' records would be one more release.
+            found = None if evaluate is None else evaluate(number, weights)
+            history.update({} if found is None else {number: dict(found)})
+        return FederatedResult(weights, self.privacy, history)
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,11 +215,9 @@ class FederationExecutor:
         rows = batch.rows(self.population)
         chosen = self.nodes if rows is None else [self.nodes[i] for i in rows]
         weights = question.params[0] if isinstance(question.params, tuple) else question.params
-        group, shape = str(question.position + 1), np.shape(weights)
-        messages = questions(self.recipe, CLIENT_LEVEL, record_of(weights), chosen, group)
-        replies = one_each(self.grid.send_and_receive(messages, timeout=self.timeout), chosen, group)
-        updates = [w for m in replies.values() if (w := weights_of(m, shape)) is not None]
-        return np.asarray(question.summed(updates))
+        number, grid = question.position + 1, self.grid
+        good, _ = ask_clients(grid, self.recipe, CLIENT_LEVEL, weights, chosen, number, self.timeout)
+        return np.asarray(question.summed([update for _, update in good.values()]))
 
 
 @dataclass(frozen=True)
@@ -371,7 +281,9 @@ class ClientLevelHardThresholding:
             w = hard_threshold(moved, self.recipe.sparsity, self.kept).astype(start.dtype).astype(np.float64)
             yield w
 
-    def fit(self, grid: Grid, start: Weights) -> tuple[Weights, PrivacyReport]:
+    def federate(
+        self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
+    ) -> FederatedResult:
         budget = Ask.checked(self.epsilon, self.delta, self.clients, self.ledger, self.dataset_id)
         nodes = tuple(wait_for(grid, self.clients, self.patience))
         executor = FederationExecutor(grid, nodes, self.recipe, self.timeout)
@@ -384,12 +296,7 @@ class ClientLevelHardThresholding:
             finish=lambda last: np.asarray(last, dtype=start.dtype),
         )
         fitted = run(task, executor, budget)
-        return fitted.result, fitted.report
-
-    def federate(
-        self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
-    ) -> FederatedResult:
-        return FederatedResult(*self.fit(grid, start))
+        return FederatedResult(fitted.result, fitted.report)
 
 
 def server_app(
@@ -407,7 +314,7 @@ def server_app(
     strategy : :class:`HardThresholdAveraging`, :class:`ClientLevelHardThresholding` (whose clients need
         ``protection="client"``), or a function that builds one from Flower's context.
     start : the public initial weights, or a function of the context.
-    evaluate : ``evaluate(round, weights)`` on *public* data; the history keeps what it returns.
+    evaluate : ``evaluate(round, weights)`` on *public* data, of averaging; the history keeps what it returns.
     done : is given the result.
     timeout : how many seconds a round may take, by default an hour.
     """
@@ -427,12 +334,24 @@ def server_app(
     return app
 
 
-def questions(
-    recipe: FederatedRecipe, protection: str, arrays: ArrayRecord, nodes: Iterable[int], group: str
-) -> list[Message]:
+def ask_clients(
+    grid: Grid,
+    recipe: FederatedRecipe,
+    protection: str,
+    weights: Weights,
+    nodes: Sequence[int],
+    number: int,
+    timeout: float | None,
+) -> tuple[dict[int, tuple[Message, Weights]], dict[int, str]]:
+    """Send weights to clients; return by client who answered once with weights that fit, and who did not."""
     said = ConfigRecord({"recipe": recipe.digest, "protection": protection})
-    content = RecordDict({"arrays": arrays, "config": said})
-    return [Message(content, node, MessageType.TRAIN, group_id=group) for node in nodes]
+    content = RecordDict({"arrays": record_of(weights), "config": said})
+    messages = [Message(content, node, MessageType.TRAIN, group_id=str(number)) for node in nodes]
+    replies = list(grid.send_and_receive(messages, timeout=3600.0 if timeout is None else timeout))
+    found = {n: (m, weights_of(m, weights.shape)) for n, m in one_each(replies, nodes, str(number)).items()}
+    good = {node: (m, w) for node, (m, w) in sorted(found.items()) if w is not None}
+    bad = {m.metadata.src_node_id: m.error.reason for m in replies if m.has_error()}
+    return good, bad | {node: "its weights do not fit" for node in found if node not in good}
 
 
 def wait_for(grid: Grid, clients: int, patience: float) -> list[int]:
