@@ -43,7 +43,8 @@ def guard(command: click.Command) -> None:
         context = click.get_current_context()
         context.meta[RUNNING] = context
         require_apart(chosen, context.meta.get(CONFIG))
-        context.meta[JOINT] = context.command_path.split()[1:2] in (["party"], ["consortium"])
+        path = context.command_path.removeprefix(context.find_root().command_path)
+        context.meta[JOINT] = path.split()[:1] in (["party"], ["consortium"])
         return run(*words, **chosen)
 
     command.callback = guarded
