@@ -29,7 +29,8 @@ from sordino.kernel import (
     Relation,
     Release,
 )
-from sordino.kernel.correlated import Memory, participation_norm
+from sordino.kernel.correlated import Memory, Remembered, participation_norm
+from sordino.kernel.curator import _DEALT
 from sordino.problems.covariance import RowMoments
 
 BOUND, SIZE = 0.7, 40
@@ -181,24 +182,49 @@ def test_disjoint_bands_cost_as_independent_noise_of_the_rounds():
     assert mechanism(strategy, 4, 12).norm == pytest.approx(math.sqrt(3) * np.linalg.norm(strategy.weights))
 
 
+def sources(seed=0, key=3):
+    """Return the source of noise of each position of one run."""
+    memory, noise = Memory(STRATEGIES["banded"], key), NoiseSource.seeded_not_private(seed)
+    return lambda position: Remembered(noise, memory, position)
+
+
 def test_each_record_is_looked_at_in_its_turn_only():
-    noise = NoiseSource.seeded_not_private(0)
-    seen = [set(Cyclic(4).draw(SIZE, t, noise).tolist()) for t in range(8)]
+    source = sources()
+    seen = [set(Cyclic(4).draw(SIZE, t, source(t)).tolist()) for t in range(8)]
     assert seen[:4] == seen[4:]
     assert sorted(itertools.chain(*seen[:4])) == list(range(SIZE))
 
 
+def test_the_place_of_a_record_says_nothing_of_its_part():
+    """Every second record is told apart by its place: dropping the first row exchanges them, and no law."""
+    signs = np.resize([1.0, -1.0], 61)
+    dealt = [Cyclic(2).draw(61, 0, sources(key=key)(0)) for key in range(400)]
+    sums, sizes = np.array([(signs[rows].sum(), len(rows)) for rows in dealt]).T
+    assert abs(sums.mean() - 0.5) < 5 * math.sqrt(61 / 4 / 400)  # half of 31 - 30; by places it was 31 or 0
+    assert sums.var() == pytest.approx(61 / 4, rel=0.35)
+    assert stats.binomtest(int(sizes.sum()), 61 * 400, 0.5).pvalue > 1e-4
+    assert sizes.var() == pytest.approx(61 / 4, rel=0.35)  # each by a draw of its own: sizes vary
+
+
 def test_a_rate_takes_that_share_of_the_part():
-    noise = NoiseSource.seeded_not_private(0)
-    rows = [Cyclic(4, 0.3).draw(4000, t, noise) for t in range(40)]
-    assert all((r % 4 == t % 4).all() for t, r in enumerate(rows))
+    source = sources()
+    whole = [set(Cyclic(4).draw(4000, t, source(t)).tolist()) for t in range(4)]
+    rows = [Cyclic(4, 0.3).draw(4000, t, source(t)) for t in range(40)]
+    assert all(set(r.tolist()) <= whole[t % 4] for t, r in enumerate(rows))
     assert stats.binomtest(sum(map(len, rows)), 40_000, 0.3).pvalue > 1e-4
     assert stats.binomtest(sum(map(len, rows)), 40_000, 0.27).pvalue < 1e-4
 
 
+def test_parts_are_drawn_by_a_curator_for_correlated_noise_only():
+    with pytest.raises(PlanError, match="only a curator can draw them"):
+        Cyclic(4).draw(SIZE, 0, NoiseSource.from_os())
+    with pytest.raises(UnsupportedError, match="Parts in turn belong to correlated noise"):
+        Release(RowMoments(BOUND), Gaussian(2.0), Cyclic(4), 12)
+
+
 def test_shares_are_the_draw_on_parts_behind_each_other():
-    whole = Cyclic(3, 0.5).draw(50, 4, NoiseSource.seeded_not_private(1))
-    shares = Cyclic(3, 0.5).shares([20, 0, 30], 4, NoiseSource.seeded_not_private(1))
+    whole = Cyclic(3, 0.5).draw(50, 4, sources()(4))
+    shares = Cyclic(3, 0.5).shares([20, 0, 30], 4, sources()(4))
     found = [share.rows(size) + start for share, size, start in zip(shares, (20, 0, 30), (0, 20, 20))]
     np.testing.assert_array_equal(np.concatenate(found), whole)
 
@@ -209,13 +235,13 @@ def test_impossible_parts_are_refused(parts, rate):
         Cyclic(parts, rate)
 
 
-def curator(strategy, times=12, multiplier=2.0, seed=5, used=None):
+def curator(strategy, times=12, multiplier=2.0, seed=5, used=None, journal=None, rows=None):
     release = Release(
         RowMoments(BOUND), mechanism(strategy, times=times).at(multiplier), Cyclic(4), times, mean=False
     )
     plan = Plan({"sum": release}, Relation.ADD_REMOVE, SIZE)
-    data = LocalExecutor(np.zeros((SIZE, 3)), None, BOUND)
-    return Curator(data, plan, NoiseSource.seeded_not_private(seed), used)
+    data = LocalExecutor(np.zeros((SIZE, 3)) if rows is None else rows, None, BOUND)
+    return Curator(data, plan, NoiseSource.seeded_not_private(seed), used, journal)
 
 
 @pytest.mark.statistical
@@ -243,15 +269,30 @@ def test_what_is_released_has_the_declared_law(kind):
 def test_a_run_that_is_resumed_begins_its_noise_anew():
     """Nothing of the past noise is saved: the first row after it is fresh, which is private too."""
     strategy = STRATEGIES["banded"]
-    whole, rest = curator(strategy), curator(strategy, used={"sum": 3}, seed=6)
-    fresh = curator(strategy, seed=6)
+    whole, rest = curator(strategy), curator(strategy, used={"sum": 3, _DEALT: 5}, seed=6)
+    fresh = curator(strategy, used={_DEALT: 5}, seed=6)
     for _ in range(3):
         whole.release("sum")
     np.testing.assert_array_equal(rest.release("sum"), fresh.release("sum"))
 
 
+def test_a_run_that_is_resumed_keeps_the_parts_of_its_records():
+    """Dealt anew, a record would be looked at twice in a round: its key is told to the journal, once."""
+    strategy, told = STRATEGIES["banded"], []
+    rows = np.outer(np.linspace(0, BOUND, SIZE), [0.6, 0.8, 0.0])
+    quiet = {"multiplier": 0.0, "rows": rows}
+    first = curator(strategy, **quiet, journal=lambda name, count: told.append((name, count)))
+    sums = [first.release("sum") for _ in range(4)]
+    assert [name for name, _ in told] == [_DEALT, *["sum"] * 4]
+    rest = curator(strategy, **quiet, used=dict(told), seed=6)
+    np.testing.assert_array_equal([rest.release("sum") for _ in range(4)], sums)
+    assert rest.used == {"sum": 8}
+    with pytest.raises(PlanError, match="how its records were dealt"):
+        curator(strategy, used={"sum": 3})
+
+
 def test_a_position_that_is_skipped_forgets_the_past():
-    memory, source = Memory(STRATEGIES["banded"]), Fixed(6)
+    memory, source = Memory(STRATEGIES["banded"], 1), Fixed(6)
     memory.row(0, source, (6,))
     np.testing.assert_array_equal(memory.row(2, source, (6,)), np.eye(6)[1])
     assert memory.row(3, source, (6,))[1] == -0.6
@@ -261,7 +302,7 @@ def test_noise_cannot_be_added_without_its_memory_nor_the_memory_be_copied():
     with pytest.raises(PlanError, match="only a curator can add it"):
         mechanism(STRATEGIES["banded"]).at(1.0).privatise(np.zeros(3), 0.7, NoiseSource.from_os())
     with pytest.raises(PlanError, match="noise used twice"):
-        pickle.dumps(Memory(STRATEGIES["banded"]))
+        pickle.dumps(Memory(STRATEGIES["banded"], 1))
     with pytest.raises(PlanError, match="Calibrate the plan first"):
         mechanism(STRATEGIES["banded"]).event(Relation.ADD_REMOVE)
 

@@ -37,6 +37,7 @@ def test_a_training_is_planned_with_its_noise_and_batches(noise, kind):
     assert trained.steps == release.times == 12
     assert release.mechanism == f"Correlated ({kind.__name__}, all releases together)"
     assert release.sampling.startswith("Cyclic")
+    assert not any("order" in fact for fact in trained.privacy.public)  # parts are dealt, not told by places
     assert 7.9 < trained.privacy.epsilon <= 8.0
 
 
@@ -66,6 +67,7 @@ def test_a_training_that_stopped_goes_on_with_fresh_noise(tmp_path):
         stop.fit(X, Y)
     rest = trainer("banded", **settings).resume(X, Y)
     assert rest.steps == 12 - 5
+    assert (tmp_path / "run.journal").read_text("utf-8").count("records dealt to parts") == 1
     with pytest.raises(Exception, match=r"[Ee]xpected|differ|other"):
         trainer("blt", **settings).resume(X, Y)
 

@@ -20,9 +20,10 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import Cyclic, Relation, Sampling, gaussian_event
 from sordino.kernel.mechanism import Additive
+from sordino.kernel.noise import NoiseSource
 from sordino.kernel.query import Norm
 
 
@@ -224,11 +225,26 @@ class Correlated(Additive):
 
 
 class Memory:
-    """What one release of one run remembers of its noise; it belongs to a curator and is never saved."""
+    """What one release of one run remembers of its noise, and of the key that deals records to parts.
 
-    def __init__(self, strategy: Strategy) -> None:
-        self._strategy, self._turn = strategy, threading.Lock()
+    It belongs to a curator. The noise is never saved; the key goes into the journal of a run, if it has one.
+    """
+
+    def __init__(self, strategy: Strategy, key: int) -> None:
+        self._strategy, self._key, self._turn = strategy, key, threading.Lock()
         self._next_row, self._expected = strategy.rows(), 0
+        self._dealt: tuple[Ints, Ints] | None = None
+
+    def part(self, population: int, number: int, parts: int) -> Ints:
+        """Return the rows that were dealt to a part, each by a draw of its own; they stay there."""
+        with self._turn:
+            if self._dealt is None:
+                noise = NoiseSource.of_subkey(self._key)
+                drawn = noise.integers(parts, population)
+                order = np.argsort(drawn, kind="stable")
+                self._dealt = order, np.searchsorted(drawn[order], np.arange(parts + 1))
+        order, edges = self._dealt
+        return order[edges[number] : edges[number + 1]]
 
     def row(self, position: int, noise: Any, shape: Any) -> Any:
         """Return the noise of a position. One that is not the next forgets the past, which is private too."""
@@ -253,3 +269,7 @@ class Remembered:
     def row(self, shape: Any) -> Any:
         """Return the noise of this position."""
         return self.memory.row(self.position, self.noise, shape)
+
+    def bernoulli_rows(self, population: int, rate: float) -> Ints:
+        """Return the rows of one Poisson batch."""
+        return self.noise.bernoulli_rows(population, rate)

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import numpy as np
 
 from sordino.errors import PlanError, PlanSpentError
-from sordino.kernel.correlated import Correlated, Memory
+from sordino.kernel.correlated import Correlated, Memory, Remembered
 from sordino.kernel.events import Batch, Listed
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.plan import Offer, Plan, Question, Release, check_asked, check_offer
@@ -20,6 +20,7 @@ from sordino.kernel.query import Answer
 
 _opened: WeakSet[Plan] = WeakSet()
 _lock = threading.Lock()
+_DEALT = "records dealt to parts by the key"  # a line of the journal
 
 
 class Place(Protocol):
@@ -55,11 +56,12 @@ class NoisyExecutor(Place, Protocol):
 
 def answer(executor: Executor | NoisyExecutor, question: Question, noise: NoiseSource) -> Answer:
     """Draw the batch, have it added up and add the noise: the one place where data and noise meet."""
-    sampling, parts = question.release.sampling, executor.offer.parts
+    sampling, parts, position = question.release.sampling, executor.offer.parts, question.position
+    source: Any = noise if question.memory is None else Remembered(noise, question.memory, position)
     if parts:
-        batch = Batch(tuple(sampling.shares(parts, question.position, noise)))
+        batch = Batch(tuple(sampling.shares(parts, position, source)))
     else:
-        batch = Batch((Listed(sampling.draw(executor.population, question.position, noise)),))
+        batch = Batch((Listed(sampling.draw(executor.population, position, source)),))
     place: Any = executor  # isinstance of a protocol would take 0.1 ms, longer than many an answer
     if hasattr(place, "noisy_total"):
         return place.noisy_total(question, batch, noise)
@@ -74,8 +76,9 @@ class Curator:
     executor : holds the data.
     plan : a calibrated plan that no curator has opened before.
     noise : the source of randomness.
-    used : how often each release was asked in earlier sessions of the same run; those stay spent.
-    journal : is told (name, count) before a release is asked, so that a crash cannot forget it.
+    used : what the journal was told in earlier sessions of the same run; those releases stay spent.
+    journal : is told (name, count) before a release is asked, so that a crash cannot forget it, and once the
+        key by which records are dealt to parts, where they are: a later session must not deal them anew.
     printed : the names of the parts of the plan that are not proven here (``plan.printed``), said by whoever
         wants them run all the same.
 
@@ -106,14 +109,20 @@ class Curator:
                 raise PlanSpentError("This plan was already opened once. Calibrate and reserve a new one.")
             _opened.add(plan)
         self._executor, self._plan, self._noise = executor, plan, noise
-        self._used: Counter[str] = Counter(_positions(plan, used or {}))
+        known = dict(used or {})
+        key = known.pop(_DEALT, None)
+        self._used: Counter[str] = Counter(_positions(plan, known))
         self._journal = journal
         self._turn = threading.Lock()
         self._process, self._closed = os.getpid(), False
-        noises = {name: release.mechanism for name, release in plan.releases.items()}
-        self._memories = {
-            name: Memory(one.strategy) for name, one in noises.items() if isinstance(one, Correlated)
-        }
+        noises = {n: m for n, r in plan.releases.items() if isinstance(m := r.mechanism, Correlated)}
+        if noises and key is None:
+            if known:
+                raise PlanError("The run does not know how its records were dealt to parts. Begin a new one.")
+            key = noise.subkey()
+            if journal is not None:
+                journal(_DEALT, key)
+        self._memories = {name: Memory(one.strategy, key or 0) for name, one in noises.items()}
 
     @property
     def plan(self) -> Plan:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from numbers import Real
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -22,7 +22,7 @@ from dp_accounting import dp_event as dp
 from scipy.special import bdtrc
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
-from sordino.kernel.arrays import Rows
+from sordino.kernel.arrays import Ints, Rows
 from sordino.kernel.noise import NoiseSource
 
 
@@ -244,8 +244,8 @@ class Sampling(Protocol):
 class InTurn:
     """Base of samplings where release t looks at part ``t mod parts``, at each record with one probability.
 
-    The part of a record is its position modulo ``parts``: a public choice that no record can change. So a
-    record is looked at in every ``parts``-th release at most. The size of a batch is secret.
+    The curator deals each record to a part, independently and in secret, and keeps it there for the run: so
+    a record is looked at in every ``parts``-th release at most, and no other record's part depends on it.
     """
 
     parts = 1
@@ -261,7 +261,10 @@ class InTurn:
         """Return the rows of a Poisson batch of one part, found by geometric skips in O(batch)."""
         if self.parts == 1:
             return None if self.rate == 1.0 else noise.bernoulli_rows(population, self.rate)
-        rows = np.arange(position % self.parts, population, self.parts)
+        memory: Any = getattr(noise, "memory", None)
+        if memory is None:
+            raise PlanError("Parts in turn need the memory of their run: only a curator can draw them.")
+        rows: Ints = memory.part(population, position % self.parts, self.parts)
         if self.rate < 1 and len(rows):
             rows = rows[noise.bernoulli_rows(len(rows), self.rate)]
         return rows

@@ -138,6 +138,8 @@ class Release:
             )
         if isinstance(self.mechanism, Correlated):
             self.mechanism.check(self.sampling, self.times)
+        elif isinstance(self.sampling, Cyclic):
+            raise UnsupportedError("Parts in turn belong to correlated noise. Use Poisson() or Disjoint().")
         if self.mean and isinstance(self.mechanism, (GumbelTopK, LaplaceMax)):
             raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
         touched = (RecordSums, AffineViews, ColumnSums)

@@ -18,12 +18,14 @@ from sordino.accounting.codec import decode, encode
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.correlated import Correlated
-from sordino.kernel.events import Relation
+from sordino.kernel.events import Disjoint, Relation
 from sordino.kernel.mechanism import OnGrid
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.kernel.plan import Plan, Release
 from sordino.ledger.account import exact, exact_sum
 from sordino.values import at_most as at_most
+
+_PLACES = "order of the records, which are cut into parts by it: one that is left out leaves its place empty"
 
 # ------------------------------------------------------ What may be said of a guarantee, from best to worst
 
@@ -316,13 +318,14 @@ class PrivacyReport:
                 f"The certificate is for {certificate.relation.value!r}, the plan for "
                 f"{plan.relation.value!r}. Certify this plan's own event."
             )
+        cut = any(isinstance(release.sampling, Disjoint) for release in plan.releases.values())
         return certified_report(
             certificate,
             plan.event(),
             plan.unit,
             noise,
             releases=cls.described(plan),
-            public=tuple(public),
+            public=(*public, *((_PLACES,) if cut else ())),
             paper_claim=paper_claim,
             notes=tuple(notes),
             unproven=plan.printed,
