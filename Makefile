@@ -17,7 +17,11 @@ export MKL_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS ?= 2
 export MPLBACKEND ?= Agg
 
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+# Tests start hundreds of processes; byte code that one has written spares the others a second or two.
+unexport PYTHONDONTWRITEBYTECODE
+
+# A worker takes neighbours, so what a file prepares is prepared once, and helps the other one at the end.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help install demo test test-long audit mutate lint format bench bench-full bench-check peers docs matrix nightly release clean
 .DEFAULT_GOAL := help

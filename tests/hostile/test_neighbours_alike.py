@@ -56,6 +56,17 @@ def changed(**fields):
     return apply
 
 
+class Read:
+    """A data set that remembers which of its fields a subject has asked for."""
+
+    def __init__(self, data):
+        self.data, self.fields = data, set()
+
+    def __getattr__(self, field):
+        self.fields.add(field)
+        return getattr(self.data, field)
+
+
 CHANGES = {
     "huge": changed(rows=[3e38, -3e38, 3e38]),
     "largest doubles": changed(rows=[1.7e308, 1.7e308, -1.7e308]),
@@ -219,13 +230,16 @@ CASES = [
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_neighbours_look_alike(name, form, caplog, capfd):
     caplog.set_level(logging.DEBUG)
-    kind = FORMS[form]
-    expected = observed(SUBJECTS[name], base(), kind, caplog, capfd)
+    kind, first = FORMS[form], Read(base())
+    expected = observed(SUBJECTS[name], first, kind, caplog, capfd)
     assert isinstance(expected[0], dict), f"the subject does not fit: {expected[0]}"
     for change, apply in CHANGES.items():
         if form == "single precision" and change in BIG - {"huge"}:
             continue  # no such numbers there
-        found = observed(SUBJECTS[name], apply(base()), kind, caplog, capfd)
+        data = apply(base())
+        if all(np.array_equal(getattr(data, field), getattr(first, field)) for field in first.fields):
+            continue  # the subject is given the same arrays
+        found = observed(SUBJECTS[name], data, kind, caplog, capfd)
         assert found == expected, change
 
 

@@ -80,9 +80,8 @@ def test_the_search_finds_the_mend_when_it_is_taken_back(monkeypatch, what, twin
         climb("ghost", name, 400, (kind,))
 
 
-@pytest.mark.parametrize("slack", [0.0, 2.0**-24, 2.0**-22])
-def test_wide_layers_show_a_slack_that_does_not_grow_with_their_width(monkeypatch, slack):
-    monkeypatch.setattr(clip_tensors, "_product", lambda length, inputs: slack)
+def test_wide_layers_show_a_slack_that_does_not_grow_with_their_width(monkeypatch):
+    monkeypatch.setattr(clip_tensors, "_product", lambda length, inputs: 2.0**-22)  # of less it shows more
     assert most_of_opposite_positions(8192) > 1.0
 
 

@@ -21,7 +21,7 @@ def named(name: str) -> Case:
 
 def found(case: Case, kind: str) -> None:
     with pytest.raises(AssertionError, match=r"times the bound|not finite"):
-        climb(case, kind, EXAMPLES, phases=[Phase.generate, Phase.target])
+        climb(case, (kind,), EXAMPLES, phases=[Phase.generate, Phase.target])
 
 
 def naive_norms(matrix, weights, rows=None):

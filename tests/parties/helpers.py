@@ -100,7 +100,7 @@ def _child(arguments, log, sabotage):
     if sabotage is not None:
         sabotage()
     try:
-        main(arguments, standalone_mode=True)
+        main(arguments, prog_name="sordino")
     finally:
         sys.stdout.flush()
 

@@ -136,7 +136,7 @@ def test_what_a_member_keeps_is_its_own(tmp_path):
 
 def test_a_certificate_of_the_same_authority_does_not_pass_for_a_member(tmp_path, monkeypatch):
     """West runs with a new certificate and hides it from itself: the others notice."""
-    three = Consortium(tmp_path, connect=4.0)
+    three = Consortium(tmp_path, connect=2.0)
     write_credentials(tmp_path / "west", "west", three.key, three.certificate)
 
     def blind():
