@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-from tests.nn.helpers import blobs, perceptron
+from tests.nn.helpers import be_two, blobs, perceptron
 from torch import nn
 
 from sordino.errors import SordinoError
@@ -163,4 +163,4 @@ def main(rank, folder):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    be_two(main, *sys.argv[1:])

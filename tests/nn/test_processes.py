@@ -1,21 +1,14 @@
 """Two processes train as one: same result, one noise, one booking; whoever differs or dies stops all."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from tests.nn import process_jobs
-from tests.nn.helpers import blobs
+from tests.nn.helpers import blobs, run_two
 
 from sordino.errors import InvalidInputError
 from sordino.execute.processes import fingerprint
 from sordino.ledger import BudgetPolicy, Ledger
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +23,9 @@ def seen(folder):
         for what in process_jobs.APART:
             unit = "person" if what == "owners" else "record"
             ledger.create(what, BudgetPolicy(epsilon=20.0, delta=1e-2, unit=unit))
-    command = [sys.executable, "-W", "ignore", "-m", "tests.nn.process_jobs"]
-    started = [
-        subprocess.Popen([*command, str(rank), str(folder)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    ends = [one.communicate(timeout=300)[1] for one in started]
-    assert [one.returncode for one in started] == [0, 9], ends
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    codes, said, reports = run_two("tests.nn.process_jobs", folder)
+    assert codes == [0, 9], said
+    return reports
 
 
 @pytest.mark.parametrize("name", process_jobs.SAME)

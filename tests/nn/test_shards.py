@@ -1,31 +1,18 @@
 """Two processes, each with a shard of every parameter, train as one: same sum, each entry's noise once."""
 
-import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.nn import shard_jobs
-from tests.nn.helpers import blobs
-
-ROOT = Path(__file__).parents[2]
+from tests.nn.helpers import blobs, run_two
 
 
 def run(folder, which):
     """Return what the two processes report."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.nn.shard_jobs"]
-    started = [
-        subprocess.Popen(
-            [*command, str(rank), str(folder), which], cwd=ROOT, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    ends = [one.communicate(timeout=300)[1] for one in started]
-    assert [one.returncode for one in started] == [0, 0], ends
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    codes, said, reports = run_two("tests.nn.shard_jobs", folder, which)
+    assert codes == [0, 0], said
+    return reports
 
 
 @pytest.fixture(scope="module")

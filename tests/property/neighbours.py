@@ -170,18 +170,25 @@ def _extreme_targets(case: SolverCase) -> list[float]:
     return [0.0] if loss is None else [1e6, -1e6, 0.0]
 
 
-def worst_pair(case: SolverCase, release: Release, relation: Relation, params: Any):
+def bad_answers(case: SolverCase, release: Release, params: Any) -> list[tuple[Any, np.ndarray]]:
+    """Return bad records with the answer on each alone; the last is none, but the answer may be not zero."""
+    records = [*bad_records(case, params), (np.full(case.problem.features, math.nan), 0.0)]
+    return [
+        (one, answers(case, release, params, (one[0][None], np.array(one[1:])), "dense")[0])
+        for one in records
+    ]
+
+
+def worst_pair(case: SolverCase, release: Release, relation: Relation, params: Any, answered: Any = ()):
     """Return how far two bad records move the answer, as (fraction of the bound, record, other)."""
     declared = release.query.sensitivity(relation, params)
-    records = bad_records(case, params)
-    single = [answers(case, release, params, (r[None], np.array([y])), "dense")[0] for r, y in records]
-    nothing = (np.full(case.problem.features, math.nan), 0.0)
+    answered = answered or bad_answers(case, release, params)
+    last = len(answered) - 1
     if relation is Relation.REPLACE_ONE:
-        pairs = [(a, b) for a in range(len(single)) for b in range(a)]
+        pairs = [(a, b) for a in range(last) for b in range(a)]
     else:
-        empty = (nothing[0][None], np.zeros(1))  # not always zero: scores may hold terms of the asked point
-        records, single = [*records, nothing], [*single, answers(case, release, params, empty, "dense")[0]]
-        pairs = [(a, len(single) - 1) for a in range(len(single) - 1)]
-    best = max(pairs, key=lambda p: norm_of(single[p[0]] - single[p[1]], release.query.norm))
-    moved = norm_of(single[best[0]] - single[best[1]], release.query.norm)
-    return (moved / declared if declared else 1.0), records[best[0]], records[best[1]]
+        pairs = [(a, last) for a in range(last)]
+    moved = [norm_of(answered[a][1] - answered[b][1], release.query.norm) for a, b in pairs]
+    best = int(np.argmax(moved))
+    a, b = pairs[best]
+    return (moved[best] / declared if declared else 1.0), answered[a][0], answered[b][0]

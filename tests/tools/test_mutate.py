@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,11 +83,12 @@ reason = "At equality both branches return the bound."
 """
 
 
-@pytest.fixture
-def toy(tmp_path):
-    """Return a function that mutates a package of one module under the given tests."""
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """Return a function that mutates a package of one module, and of others, under the given tests."""
 
-    def run(tests, survivors="", *options):
+    @cache
+    def run(tests, survivors="", *options, others=()):
         files = {
             "src/sordino/kernel/toy.py": TOY,
             "src/sordino/kernel/__init__.py": "",
@@ -94,11 +96,13 @@ def toy(tmp_path):
             "tests/kernel/test_toy.py": tests,
             "tools/mutation_survivors.toml": survivors,
             "pyproject.toml": "[tool.pytest.ini_options]\nfilterwarnings = ['error']\n",
+            **dict(others),
         }
+        folder = tmp_path_factory.mktemp("toy")
         for name, text in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-        command = [sys.executable, str(TOOL), "--root", str(tmp_path), "--jobs", "1", *options]
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        command = [sys.executable, str(TOOL), "--root", str(folder), "--jobs", "1", *options]
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     return run
@@ -144,10 +148,8 @@ def test_tests_that_fail_unmutated_stop_the_run(toy):
     assert "fail unmutated" in result.stderr
 
 
-def test_a_module_without_tests_is_named(toy, tmp_path):
-    (tmp_path / "src/sordino/kernel").mkdir(parents=True)
-    (tmp_path / "src/sordino/kernel/bare.py").write_text("x = 3\n")
-    result = toy(STRONG, EQUAL)
+def test_a_module_without_tests_is_named(toy):
+    result = toy(STRONG, EQUAL, others=(("src/sordino/kernel/bare.py", "x = 3\n"),))
     assert result.returncode == 1
     assert "no tests mapped: src/sordino/kernel/bare.py" in result.stdout
 

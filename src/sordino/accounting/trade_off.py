@@ -54,7 +54,17 @@ class TradeOff:
         if false_positive_rate <= 0:
             return self.delta(_LARGEST)
         grid = np.linspace(-12.0, -math.log(min(false_positive_rate, 1.0)), 200)
-        best = grid[int(np.argmin([bound(e) for e in grid]))]
+
+        def lowest(first: int, last: int) -> float:
+            """Halve a part of the grid: in exp(e) divergences are convex, on each side of 0."""
+            while first < last:
+                middle = (first + last) // 2
+                left = bound(grid[middle]) <= bound(grid[middle + 1])
+                first, last = (first, middle) if left else (middle + 1, last)
+            return float(grid[first])
+
+        zero = int(np.searchsorted(grid, 0.0))
+        best = min(lowest(0, zero - 1), lowest(min(zero, 199), 199), key=bound)
         step = grid[1] - grid[0] or 1.0
         found = optimize.minimize_scalar(bound, bounds=(best - step, best + step), method="bounded")
         return min(1.0, bound(best), float(found.fun))
