@@ -8,8 +8,8 @@ CORE   := $(VENV)/.installed-core
 FULL   := $(VENV)/.installed-full
 EXTRAS := dev,torch,dask,flower,postgres,transformers
 
-# Two test processes on two cores: one BLAS thread each, two Numba threads so that the parallel
-# kernels really run in parallel.
+# One process a core: one BLAS thread each, two Numba threads so that the parallel kernels really run in
+# parallel.
 WORKERS ?= 2
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -20,8 +20,9 @@ export MPLBACKEND ?= Agg
 # Tests start hundreds of processes; byte code that one has written spares the others a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A worker takes neighbours, so what a file prepares is prepared once, and helps the other one at the end.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Tests of members, daemons and time limits wait: one process more than cores works meanwhile. Each takes
+# neighbours, so that what a file prepares is prepared once, and helps the others at the end.
+PYTEST := $(BIN)/python -m pytest -n $(shell expr $(WORKERS) + 1) --dist worksteal
 
 .PHONY: help install demo test test-long audit mutate lint format bench bench-full bench-check peers docs matrix nightly release clean
 .DEFAULT_GOAL := help
