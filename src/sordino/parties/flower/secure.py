@@ -67,16 +67,16 @@ def unpack(raw: bytes, bits: int) -> Ints:
 @contextmanager
 def changed_protocol(modulus: int) -> Iterator[None]:
     """Let SecAgg+ use these masks, and send as many bits of a number as the modulus has."""
-    changes: dict[str, Any] = {"ndarray_to_bytes": pack, "bytes_to_ndarray": unpack}
-    changes = {name: partial(work, bits=modulus.bit_length() - 1) for name, work in changes.items()}
-    changes["pseudo_rand_gen"] = masks
-    before = [(m, name, getattr(m, name)) for m in _FLOWER for name in changes if hasattr(m, name)]
-    for module, name, _ in before:
-        setattr(module, name, changes[name])
+    bits = modulus.bit_length() - 1
+    packs = [("ndarray_to_bytes", partial(pack, bits=bits)), ("bytes_to_ndarray", partial(unpack, bits=bits))]
+    changes = [(module, *one) for module, p in zip(_FLOWER, packs) for one in (p, ("pseudo_rand_gen", masks))]
+    before = [getattr(module, name) for module, name, _ in changes]  # fails where Flower has them no more
     try:
+        for module, name, work in changes:
+            setattr(module, name, work)
         yield
     finally:
-        for module, name, old in before:
+        for (module, name, _), old in zip(changes, before):
             setattr(module, name, old)
 
 

@@ -200,6 +200,7 @@ class Daemon:
                 return self._propose(JointPlan.read(question["plan"]), caller)
             if question.get("op") == "status":
                 return self._status(str(question["plan"]))
+            raise PlanRefusedError("Expected a plan to run, or a question for its status.", Code.QUESTION)
         except (SordinoError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             # The words stay here: they may name a path or a figure. Others hear a code.
             code = code_of(error, Code.QUESTION)
@@ -207,8 +208,6 @@ class Daemon:
         except OSError as error:
             code = Code.OWN
             self.log("no answer", caller=caller[:16], words=type(error).__name__)
-        else:
-            code = Code.QUESTION
         return {"status": "refused", "code": code.value}
 
     def log(self, event: str, **facts: str) -> None:
