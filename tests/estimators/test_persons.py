@@ -272,15 +272,13 @@ def test_axes_and_heavy_tails_refuse_what_is_not_proven_for_unknown_persons(mode
         model.set_params(rows_per_person=3).fit(X, X[:, 0])
 
 
-def test_axes_of_unknown_persons_take_no_owners_no_chunks_and_no_members():
+def test_axes_of_unknown_persons_take_no_owners_and_no_chunks():
     X = np.eye(4)[np.arange(40) % 4]
     pca = sordino.PCA(2, data_norm=1.0, rows_per_person=3)
     with pytest.raises(InvalidInputError, match="rows_per_person=None"):
         pca.fit(X, groups=np.arange(40) // 3)
     with pytest.raises(UnsupportedError, match="Chunks protect records"):
         pca.partial_fit(X)
-    with pytest.raises(UnsupportedError, match="Joint runs"):
-        pca.joint_task(40, 4)
     with pytest.raises(InvalidInputError, match="rows_per_person=None"):
         sordino.HeavyTailedRegressor(rows_per_person=3).fit(X, X[:, 0], groups=np.arange(40) // 3)
 
@@ -300,12 +298,23 @@ def test_what_is_not_proven_for_rows_of_unknown_persons_is_refused(more, error):
         sordino.LinearRegression(**settings).fit(X, X[:, 0])
 
 
-def test_known_owners_searches_and_joint_runs_take_no_number_of_rows():
+def test_known_owners_and_searches_take_no_number_of_rows():
     X = np.eye(4)[np.arange(40) % 4]
     model = sordino.LinearRegression(data_norm=1.0, target_bound=1.0, rows_per_person=3)
     with pytest.raises(InvalidInputError, match="rows_per_person=None"):
         model.fit(X, X[:, 0], groups=np.arange(40) // 3)
     with pytest.raises(UnsupportedError, match="together"):
         sordino.PrivateSearchCV(model, {"max_iter": [1, 2]}).fit(X, X[:, 0])
-    with pytest.raises(UnsupportedError, match="Joint runs"):
-        model.joint_task(40, 4)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sordino.LinearRegression(data_norm=1.0, target_bound=1.0, rows_per_person=3),
+        sordino.PCA(2, data_norm=1.0, solver="power", rows_per_person=3),
+    ],
+)
+def test_a_joint_task_is_for_persons_with_so_many_rows_at_all_members(model):
+    plan = model.joint_task(40, 4).plan()
+    assert plan.unit == "person"
+    assert {release.rows for release in plan.releases.values()} == {3}

@@ -226,7 +226,6 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
         **Privacy.** Parameters and public numbers; no record is touched.
         """
-        refuse_unknown_owners(self, "Joint runs")
         return self._task((records, features), self._ask(records))
 
     def joint_rows(self, X: Any, y: Any = None) -> Any:

@@ -18,6 +18,7 @@ from sordino.estimators.linear import LogisticRegression
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import Curator, Executor, Full, Plan, Poisson, Relation, Release, Sampling
 from sordino.parties.flower.updates import SharedNoise, Weights
+from sordino.private_estimator import refuse_unknown_owners
 from sordino.problems.queries import GlmGradient
 from sordino.runs import PrivacyReport, Task
 from sordino.solvers.steps import hard_threshold
@@ -155,6 +156,7 @@ class LinearModel:
         if self.targets is None:
             raise InvalidInputError("Expected a target for each record, got none.")
         estimator = clone(self.estimator)
+        refuse_unknown_owners(estimator, "Federations, whose clients do not know each other's rows,")
         rows = estimator.joint_rows(self.matrix, self.targets)
         for name, value in (("estimator", estimator), ("executor", rows)):
             object.__setattr__(self, name, value)

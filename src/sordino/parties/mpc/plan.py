@@ -57,7 +57,7 @@ _BUDGET = {
     "epsilon": words.number(1e-9, MAX_EPSILON),
     "delta": words.number(1e-300, 0.5),
     "relation": words.one_of(*(relation.value for relation in Relation)),
-    "unit": words.one_of("record"),  # whose record it is no member tells another
+    "unit": words.one_of("record", "person"),  # whose record it is no member tells another: rows_per_person
 }
 _NOISE = {
     "multipliers": lambda table: words.mapping(table) and all(map(words.number(1e-9, 1e12), table.values())),
@@ -120,6 +120,11 @@ class JointPlan:
         """The plan of the task, without noise; every release of it can be run between parties."""
         plan = self.task.plan()
         check_offer(plan, OFFER)
+        if plan.unit != self.text["budget"]["unit"]:
+            raise InvalidInputError(
+                f"Expected unit = {plan.unit!r} in the budget of this task, got another one. A plan protects "
+                "persons if it declares rows_per_person among its parameters, else records."
+            )
         if sum(release.times for release in plan.releases.values()) > MAX_RELEASES:
             raise InvalidInputError(f"Expected at most {MAX_RELEASES} releases in a plan, got more.")
         return plan

@@ -110,6 +110,7 @@ _PARAMS: dict[str, words.Check] = {
     "penalty": _WORD,
     "quantile": words.number(0.0, 1.0),
     "random_state": words.whole(0, 2**31),
+    "rows_per_person": words.whole(1, 10**6),  # at all members together
     "smoothing": _WEIGHT,
     "solver": _WORD,
     "solver_options": words.mapping,
