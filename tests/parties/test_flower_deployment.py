@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from tests.parties.helpers import free_ports
 
-from sordino.ledger import Ledger
+from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties.flower import FederatedRecipe, SharedNoise
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flower"
 BIN = Path(sys.executable).parent
@@ -127,3 +128,44 @@ def test_two_hospitals_learn_over_a_real_superlink_and_pay_on_their_own_ledgers(
     for number in (1, 2):  # the second round went on where the process of the first one had ended
         journal = tmp_path / "data" / f"hospital-{number}" / "rounds" / "rounds"
         assert journal.read_text().split() == ["1", "2"]  # both are spent, so there is nothing to close
+
+
+SHARED = {"clients": 2, "update_clip": 0.5, "epsilon": 4.0, "delta": 5e-6, "least": 2, "honest": 1}
+
+
+@pytest.mark.long
+def test_hospitals_add_parts_of_noise_under_masks_over_a_real_superlink(federation, tmp_path):
+    """The example with two words changed at each end: the apps are secure ones, and clients are protected."""
+    changes = {
+        "client.py": [
+            ("client_app", "secure_client_app"),
+            ("folder=", 'protection="client",\n        folder='),
+        ],
+        "server.py": [("server_app", "secure_server_app")],
+    }
+    for name, words in changes.items():
+        path = tmp_path / "app" / "federation" / name
+        for old, new in words:
+            path.write_text(path.read_text().replace(old, new))
+    settings = tmp_path / "app" / "pyproject.toml"
+    settings.write_text(f"{settings.read_text()}shared = {json.dumps(json.dumps(SHARED))}\n")
+    configs = hospitals(tmp_path / "data")
+    for number in (1, 2):
+        path = tmp_path / "data" / f"hospital-{number}" / "ledger.sqlite"
+        path.unlink()
+        with Ledger.open(path) as ledger:
+            ledger.create("patients", BudgetPolicy(epsilon=4.0, delta=1e-5, unit="client"))
+    federation.superlink()
+    for number, config in enumerate(configs):
+        federation.supernode(number, config)
+    output = tmp_path / "model.npz"
+    federation.run(**{"rounds": 2, "local-steps": 2, "batch-size": 0, "output": str(output)})
+    federation.wait(output.with_suffix(".json").exists, "the model")
+    federation.wait(lambda: all(settled(tmp_path / "data", n) == ["settled"] for n in (1, 2)), "the ledgers")
+    said = json.loads(output.with_suffix(".json").read_text())
+    assert 0.99 * 4 < said["epsilon"] <= 4.0
+    weights = np.load(output)["weights"]
+    recipe = FederatedRecipe(2, 2, None, 5, 2.0, 1.0, shared=SharedNoise(**SHARED))
+    points = 2 * weights / recipe.shared.grid(recipe, weights.size)[0]  # means of two clients, twice
+    assert np.count_nonzero(weights) == 5
+    assert np.allclose(points, np.rint(points), atol=1e-6)

@@ -85,9 +85,8 @@ def quantise(release: Release, records: Any, params: Any, sensitivity: float, po
     spacing = mechanism.lattice(sensitivity)
     values = rounded_sum(release, records, params, spacing, population)
     rounding = rounding_of(release, params, spacing, population)
-    # Several records of a person may lie at several parties, each of which rounds: a chain of neighbours.
-    corner = mechanism.corner(values.size) * spacing
-    widened = release.rows * rounding.widen(sensitivity / release.rows, corner)
+    rows, corner = release.rows, mechanism.corner(values.size) * spacing
+    widened = rows * rounding.widen(sensitivity / rows, corner)  # a chain of neighbours, each rounded anew
     # Every coordinate of a record is at most its norm; 1 is for the rounding of each party.
     bound = 1 << math.ceil(population * (reach / spacing + 1) * (1 + 2.0**-30)).bit_length()
     lattice = Lattice(spacing, _round_up(mechanism.scale(widened) / spacing), bound)
