@@ -16,6 +16,7 @@ from scipy import stats
 from tests.parties.flower_toys import LOGISTIC, SIZES, D, K, local, recipe_of, records
 
 import sordino.parties.flower.simulation as flower_simulation
+from sordino.accounting import calibrate
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.errors import InvalidInputError, PlanError
 from sordino.execute.parties.executor import SHARE, SharingClient, shared_grid
@@ -207,6 +208,22 @@ def test_noise_that_is_cut_or_rippled_is_paid_for_in_delta():
     numbers = 50 * 44_426 * 1000
     assert shared.slack(recipe_of(rounds=50), 44_426) > (1 + math.e**4) * numbers * each
     assert shared.slack(recipe_of(rounds=50), 44_426) < 1e-9
+
+
+def test_a_coarser_grid_would_be_paid_for_by_more_noise(tmp_path, monkeypatch):
+    """With parts of 1.6 grid points the ripple is seen: a client calibrates for what it leaves of delta."""
+    recipe = recipe_of(batch_size=None, rounds=2, shared=SHARED)
+    monkeypatch.setattr("sordino.parties.flower.updates.SHARE", 1.6)
+    slack = SHARED.slack(recipe, D)
+    assert 1e-8 < slack < 1e-6
+    client = member(next(iter(InProcessGrid(None, NODES)._contexts.values())), recipe, tmp_path)
+    with seeded_noise_not_private(4):
+        _, report = client.round("1", np.zeros(D))
+    saved = json.loads((tmp_path / "client-1" / "run.json").read_text())["multipliers"]["update"]
+    plan = SHARED.plan(recipe)
+    less, whole = (calibrate(plan, 4.0, delta).releases["update"] for delta in (1e-5 - slack, 1e-5))
+    assert saved == less.mechanism.multiplier > whole.mechanism.multiplier
+    assert report.delta == 1e-5
 
 
 def test_a_budget_that_leaves_no_noise_is_refused():
