@@ -216,18 +216,17 @@ class NoiseSource:
     def normal(self, shape: Shape) -> Floats:
         """Draw standard normal variables."""
         out = np.zeros(shape)
-        self._fill(_fill_around, out.reshape(-1), out.reshape(-1), 1.0)
-        return out
+        return self.normal_around(out.reshape(-1), 1.0).reshape(out.shape)
 
     def normal_around(self, values: Floats, std: float) -> Floats:
         """Draw independent normal variables with these means."""
-        return self._fill(_fill_around, np.empty(values.size), values, std)
-
-    def _fill(self, fill: Callable[..., None], out: Floats, *law: Any) -> Floats:
         generator = self._generator()
+        if values.size < _MANY:
+            return np.asarray(values + std * generator.standard_normal(values.size))
+        out = np.empty(values.size)
         # Compiled code takes no lock: two threads in it at once would draw the same noise.
         with generator.bit_generator.lock:
-            fill(generator, out, *law)
+            _fill_around(generator, out, values, std)
         return out
 
     def exponential(self, shape: Shape) -> Floats:
@@ -397,6 +396,9 @@ def fresh_noise() -> NoiseSource:
     """Return the source for one fit: from the operating system, unless a test asked for a seed."""
     seeds = _test_seed.get()
     return NoiseSource.from_os() if seeds is None else NoiseSource.seeded_not_private(next(seeds))
+
+
+_MANY = 2048  # numbers, from which on the compiled loop is worth its call; both draw the same
 
 
 @compile_with_cache(nogil=True)

@@ -453,15 +453,17 @@ class GradientShells(ClippedSum):
         with np.errstate(all="ignore"):  # the clip deals with what is not a number
             residual = self.loss.residual(view.margins(w) * unit, view.targets) / unit
             residual, norms = np.asarray(weigh(residual, view.weights)), np.asarray(view.norms)
-            sizes = np.abs(residual) * norms
-            shell = shells_of(sizes, max(cut, 1))
-            rest = np.where(sizes > c, residual * (1.0 - c / sizes), 0.0) if cut else np.zeros_like(sizes)
-            near = clip_scalars(NEAR / c * residual, norms, NEAR)
-            far = clip_scalars(FAR * np.ldexp(rest, shell), norms, FAR)
+            near, sizes = clip_scalars(NEAR / c * residual, norms, NEAR), np.abs(residual) * norms
+            beyond = np.flatnonzero(sizes > c) if cut else np.empty(0, dtype=int)
+            size = sizes[beyond]
+            shell, rest = shells_of(size, max(cut, 1)), residual[beyond] * (1.0 - c / size)
+            far = clip_scalars(FAR * np.ldexp(rest, shell), norms[beyond], FAR)
         last = np.asarray(view.weighted_sum(near))
         out = np.vstack([np.zeros((cut, last.size)), last])
         for s in np.unique(shell[far != 0.0]):
-            out[s] = view.weighted_sum(np.where(shell == s, far, 0.0))
+            parts = np.zeros_like(near)
+            parts[beyond] = np.where(shell == s, far, 0.0)
+            out[s] = view.weighted_sum(parts)
         return out
 
 

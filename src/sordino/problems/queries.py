@@ -131,13 +131,6 @@ def check_clip(clip: float) -> None:
     check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
 
 
-def counted(cells: Floats, count: int, parts: Floats | None) -> Floats:
-    """Return how many records are in each of so many cells, rows by their parts; nan is in none."""
-    inside = np.isfinite(cells)
-    own = None if parts is None else parts[inside]
-    return np.bincount(cells[inside].astype(int), own, minlength=count).astype(float)
-
-
 # --------------- What DP-SRM asks: a little of the gradient and the rest of its change, in one contribution
 
 
@@ -320,10 +313,18 @@ class TargetCounts(OneCount):
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         low, high = params
-        y = np.asarray(records.targets, dtype=float)
-        y = np.where((y >= low) & (y <= high), y, np.nan)
-        cells = np.minimum(np.floor(CELLS * ((y - low) / (high - low))), CELLS - 1)
-        return counted(cells, CELLS, records.parts)
+        out, own = np.zeros(CELLS), np.ones(1) if records.parts is None else records.parts
+        _count_cells(np.asarray(records.targets, dtype=float), own, float(low), float(high), out)
+        return out
+
+
+@compile_with_cache(nogil=True, error_model="numpy")
+def _count_cells(values: Floats, parts: Floats, low: float, high: float, out: Floats) -> None:
+    last = parts.size - 1
+    for i in range(values.size):
+        cell = math.floor(out.size * ((values[i] - low) / (high - low))) if low <= values[i] <= high else -1
+        if cell >= 0:
+            out[min(cell, out.size - 1)] += parts[min(i, last)]
 
 
 def narrow(
@@ -395,7 +396,8 @@ class ClassSums(ClippedSum):
         if records.weights is not None:
             own = np.clip(np.nan_to_num(np.asarray(records.weights, dtype=float)), 0.0, 1.0)
             weights = own if weights is None else own * weights
-        counts = counted(np.where(known, label, np.nan), self.classes, weights)
+        own = None if weights is None else weights[known]
+        counts = np.bincount(label[known].astype(int), own, minlength=self.classes).astype(float)
         return counts - counts.sum() / self.classes
 
 

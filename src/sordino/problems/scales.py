@@ -70,18 +70,21 @@ def _bin_of(bits: Any, sides: int) -> Any:
 def _add_octaves(rows: Any, factors: Floats, center: Floats, parts: Floats, out: Floats) -> None:
     """Add the part of each row to the bins of ``factors_i x_ij - center_j``, by sign if ``out`` has two."""
     sides, columns, _ = out.shape
-    away, at, found = np.empty(columns), np.empty(columns, np.int64), np.zeros((columns, sides * BINS + 1))
+    width = sides * BINS + 1
+    # A place that cannot be negative needs no test: see :data:`sordino.execute.csr.At`.
+    away, at, found = np.empty(columns), np.empty(columns, np.uint64), np.zeros(columns * width)
     bits = away.view(np.int64)
     for i in range(rows.shape[0]):
         if parts[i] != 0.0:
             for j in range(columns):
                 away[j] = factors[i] * np.float64(rows[i, j]) - center[j]
             for j in range(columns):
-                at[j] = _bin_of(bits[j], sides)
+                at[j] = _bin_of(bits[j], sides) + j * width
             for j in range(columns):
-                found[j, at[j]] += parts[i]
+                found[at[j]] += parts[i]
+    counts = found.reshape(columns, width)
     for side in range(sides):
-        out[side] += found[:, side * BINS : (side + 1) * BINS]
+        out[side] += counts[:, side * BINS : (side + 1) * BINS]
 
 
 @compile_with_cache(nogil=True)

@@ -411,7 +411,7 @@ class Slopes:
         least = _ALIKE * (rows[:, None] * self.kept * seen).sum(axis=0)
         more = np.maximum(least - np.diag(self.bowl.matrix), 0.0)
         more[self.bowl.features :] = 0.0
-        return replace(self.bowl, matrix=self.bowl.matrix + np.diag(more))
+        return replace(self.bowl, matrix=self.bowl.matrix + np.diag(more)) if more.any() else self.bowl
 
 
 def correct(

@@ -74,12 +74,13 @@ class Bowl:
         return self.matrix[:d, :d] - (np.outer(cross, cross) * self.last if cross.any() else 0.0)
 
     def eigen(self, matrix: Floats) -> tuple[Floats, Floats]:
-        """Return eigenvalues and eigenvectors; those of the last matrix stay known."""
-        known = self.__dict__.get("_eigen")
-        if known is None or not np.array_equal(known[0], matrix):
-            known = (matrix, *np.linalg.eigh(matrix))
-            object.__setattr__(self, "_eigen", known)
-        return known[1], known[2]
+        """Return eigenvalues and eigenvectors; those of the last two matrices stay known."""
+        known = self.__dict__.get("_eigen", ())
+        found = next((one for one in known if np.array_equal(one[0], matrix)), None)
+        if found is None:
+            found = (matrix, *np.linalg.eigh(matrix))
+            object.__setattr__(self, "_eigen", (found, *known[:1]))
+        return found[1], found[2]
 
     def _axes(self, matrix: Floats) -> tuple[Floats, Floats]:
         """Return curvatures and axes; an axis that noise hides counts as bent as the noise is large."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -58,9 +59,8 @@ def above(norms: Any, length: int) -> Any:
     """Return ``norms (1 + slack(length))``, and the next number where a subnormal was rounded."""
     with np.errstate(all="ignore"):
         out = np.asarray(norms * (1.0 + slack(length)))
-        small = (out > 0) & (out < TINY)
-        if small.any():
-            out = np.where(small, np.nextafter(out, np.inf), out)
+        if np.fmin.reduce(out, axis=None, initial=1.0) < TINY:
+            out = np.where((out > 0) & (out < TINY), np.nextafter(out, np.inf), out)
     return out
 
 
@@ -231,11 +231,11 @@ class Lengths:
     exponent: Ints
     length: int
 
-    @property
+    @cached_property
     def norms(self) -> Floats:
         """Upper bounds of the norms; inf where they overflow, nan for a row that is not finite."""
         with np.errstate(all="ignore"):
-            return np.asarray(above(np.ldexp(self.mantissa, self.exponent), self.length))
+            return np.asarray(above(_times_power(self.mantissa, self.exponent), self.length))
 
     def factors(self, bound: float) -> Floats:
         r"""Return ``f_i <= 1`` with ``f_i ||x_i|| <= bound`` in exact arithmetic; 0 for a row not finite.
@@ -249,9 +249,16 @@ class Lengths:
         if far.size:
             mantissa = self.mantissa[far] * (1.0 + slack(self.length))
             with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a row
-                found = np.ldexp(most / mantissa, -self.exponent[far])
-                out[far] = np.where(found < TINY, np.nextafter(found, 0.0), found)
+                found = _times_power(most / mantissa, -self.exponent[far])
+                small = found < TINY
+                found[small] = np.nextafter(found[small], 0.0)
+                out[far] = found
         return out
+
+
+def _times_power(values: Floats, exponent: Ints) -> Floats:
+    """Return ``values 2^exponent``; few matrices have an exponent that is not 0, and this is slow."""
+    return np.ldexp(values, exponent) if exponent.any() else values
 
 
 def measure_rows(matrix: Any, rows: Rows = None) -> Lengths:
