@@ -14,7 +14,7 @@ from sordino.problems.losses import LOSSES, Huber, compiled_form
 from sordino.problems.margins import MarginFit, OwnPart
 
 RNG = np.random.default_rng(4)
-N, D = 400, 9  # more rows than a block
+N, D = 1500, 9  # more rows than a block
 X = np.where(RNG.random((N, D)) < 0.5, RNG.normal(size=(N, D)), 0.0)
 X[7], X[8] = 0.0, 1e5 * X[8]
 WEIGHTS = RNG.random(N)
@@ -52,6 +52,18 @@ def test_one_pass_is_the_gradient_step_by_step(query, affine, weights, kind, mon
     found = query.evaluate(held, params)
     monkeypatch.setattr(AffineGradient, "_in_one_pass", lambda *_: None)
     np.testing.assert_allclose(found, query.evaluate(held, params), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gradient_that_is_asked_again_is_not_added_up_again(kind, monkeypatch):
+    held, params = records(kind, SIGNS), (RNG.normal(size=D + 1), AFFINE, None, 1.0)
+    found = QUERIES[1].evaluate(held, params)
+    again = found.copy()
+    monkeypatch.setattr(type(held), "pulled", None)
+    found[:] = 0.0  # what became of the first answer is nothing to the second
+    np.testing.assert_array_equal(QUERIES[1].evaluate(held, params), again)
+    with pytest.raises(TypeError):
+        QUERIES[0].evaluate(held, params)  # another weight of records is another gradient
 
 
 def test_records_that_are_not_finite_add_nothing_in_one_pass():

@@ -59,6 +59,22 @@ def test_all_kinds_of_data_have_the_same_margins_sums_and_norms(kind, rows, inte
     assert (records.count, records.columns) == (len(x), x.shape[1])
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr", "float32"])
+@pytest.mark.parametrize("intercept", [0.0, INTERCEPT])
+def test_margins_of_slopes_at_another_length_need_no_pass_over_rows(kind, intercept, monkeypatch):
+    x, _ = clipped_rows(intercept)
+    records, w = executor_of(kind, intercept).records(None), np.random.default_rng(2).normal(size=x.shape[1])
+    records.margins(w)
+    monkeypatch.setattr(type(records), "_products", None)
+    longer = -1.7 * w
+    longer[D:] = 0.4
+    np.testing.assert_allclose(records.margins(longer), x @ longer, rtol=1e-12, atol=1e-12)
+    longer[2] *= 1.0 + 1e-14
+    with pytest.raises(TypeError):
+        records.margins(longer)  # other slopes, however near
+    np.testing.assert_array_equal(records.margins(0.0 * w), np.zeros(N))
+
+
 @every_kind
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("intercept", [0.0, INTERCEPT])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,16 @@ _SPARSE = 4
 def as_point(w: Point) -> Floats:
     """Return coefficients as an array."""
     return w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+
+
+def multiple_of(before: Floats | None, w: Floats, features: int) -> float | None:
+    """Return t where the slopes of w are t times public ones before, up to their rounding; None elsewhere."""
+    if before is None or before.shape != w.shape or not before[:features].any():
+        return None
+    one, other = before[:features], w[:features]
+    largest = np.argmax(np.abs(one))
+    times = float(other[largest] / one[largest])
+    return times if bool((np.abs(other - times * one) <= 2.0**-50 * np.abs(other)).all()) else None
 
 
 def spread_of(matrix: Floats) -> float:
@@ -100,21 +111,23 @@ class LocalRecords:
         return len(self.targets)
 
     def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w``, one column per output for a matrix ``w``; the last ones stay known."""
+        """Return ``x_i . w``, one column per output for a matrix ``w``.
+
+        Of one output they stay known, and products with its slopes too: the next may be multiples of them.
+        """
         w = as_point(w)
-        known = self.__dict__.get("_margins")
-        if known is None or not np.array_equal(known[0], w):
-            scale = self.scale if w.ndim == 1 else self.scale[:, None]
-            out = self._products(w[..., : self.features]) * scale
-            if self.intercept:
-                out = out + self.intercept * w[..., -1]
-            if w.ndim > 1:
-                return out
+        known = self.__dict__.get("_margins", (None, None, None))
+        if np.array_equal(known[0], w):
+            return known[1]
+        times = multiple_of(known[0], w, self.features)
+        scale = self.scale if w.ndim == 1 else self.scale[:, None]
+        products = self._products(w[..., : self.features]) * scale if times is None else known[2] * times
+        out = products + self.intercept * w[..., -1] if self.intercept else products
+        if w.ndim == 1:
             if isinstance(out, np.ndarray):  # whoever asks again gets the same array
                 out.setflags(write=False)
-            known = (w.copy(), out)
-            object.__setattr__(self, "_margins", known)
-        return known[1]
+            object.__setattr__(self, "_margins", (w.copy(), out, products))
+        return out
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
         """Return ``sum_i clip_C(r_i x_i)``, one output, in one pass over the rows."""
@@ -620,9 +633,15 @@ class AffineView:
         self._offset = affine.scale * affine.shift
         self.targets, self.weights = base.targets, base.weights
         self.sizes = base.centred_norms(affine.shift, affine.scale)
-        self.factors = clip.factors_of(self.sizes, 1.0)
-        last = np.full(len(self.sizes), abs(affine.intercept))
-        self.norms = clip.joint_norms([np.maximum(self.sizes * self.factors, affine.floor), last])
+
+    @cached_property
+    def factors(self) -> Floats:
+        return clip.factors_of(self.sizes, 1.0)
+
+    @cached_property
+    def norms(self) -> Floats:
+        last = np.full(len(self.sizes), abs(self.intercept))
+        return clip.joint_norms([np.maximum(self.sizes * self.factors, self._affine.floor), last])
 
     def margins(self, w: Point) -> Floats:
         w = w.to_dense() if isinstance(w, SparseVector) else w
@@ -648,8 +667,11 @@ class LocalView(AffineView):
     """Mapped rows in memory."""
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
-        """Return ``sum_i clip_C(r_i z_i)``, one output, in one pass over the rows."""
+        """Return ``sum_i clip_C(r_i z_i)``, one output, in one pass over the rows; the last stays known."""
         w = w.to_dense() if isinstance(w, SparseVector) else w
+        last = self.__dict__.get("_last")
+        if last is not None and last[0] == pull and np.array_equal(last[1], w):
+            return last[2].copy()
         affine, d = self._affine, self._affine.scale.size
         constant = affine.intercept * float(w[-1]) if affine.intercept else 0.0
         weights, offset = csr.point_on_rows(np.ascontiguousarray(w), affine.scale, self._offset)
@@ -662,6 +684,7 @@ class LocalView(AffineView):
         csr.map_sums(out, affine.scale, self._offset, shifted)
         if affine.intercept:
             out[-1] = affine.intercept * total
+        self.__dict__["_last"] = (pull, np.array(w), out.copy())
         return out
 
     def gram(self, factors: Floats) -> Floats:

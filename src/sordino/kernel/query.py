@@ -485,19 +485,6 @@ def error_of(margin: float, y: float, unit: float, threshold: float) -> float:
     return math.copysign(threshold, error) if abs(error) > threshold else error
 
 
-@numba.njit(inline="always", error_model="numpy")
-def residual(loss: Any, margin: float, small: float, y: float) -> tuple[float, float]:
-    """Return the residual of a record, and the largest that either label would have (1 for numbers).
-
-    ``loss`` is (kind, unit, threshold), ``small`` is ``exp(-|margin|)``; labels are signs.
-    """
-    kind, unit, threshold = loss
-    if kind == NUMBERS:
-        return error_of(margin, y, unit, threshold) / unit, 1.0
-    largest = 1.0 / (1.0 + small)
-    return -y * ((small if y * margin > 0.0 else 1.0) * largest) / unit, largest
-
-
 @compile_with_cache(nogil=True, error_model="numpy", fastmath={"contract"})
 def _exponentials(values: Any) -> None:
     """Write exp over values of at most 0, within 4e-16 of it: four times as quick as one call for each.
@@ -523,8 +510,11 @@ def _exponentials(values: Any) -> None:
 
 
 @compile_with_cache(nogil=True, error_model="numpy")
-def _residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
-    """Write residuals over margins, as :func:`residual`; short loops do several records at a time."""
+def write_residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
+    """Write residuals over margins, and the largest that either label would have (1 for numbers).
+
+    Labels are signs. Short loops do several records at a time.
+    """
     kind, _, _, _, unit, threshold = pull
     if kind == NUMBERS:
         for j in range(margins.size):
@@ -542,6 +532,21 @@ def _residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
     if unit != 1.0:
         for j in range(margins.size):
             margins[j] /= unit
+
+
+@compile_with_cache(nogil=True, error_model="numpy")
+def clip_residuals(pull: Any, margins: Any, largest: Any, targets: Any, weights: Any, norms: Any) -> None:
+    """Write clipped residuals over margins; ``largest`` is room for as many numbers."""
+    _, bound, most, fair, _, _ = pull
+    write_residuals(pull, margins, targets, largest)
+    if weights.size:
+        for j in range(margins.size):
+            margins[j] *= weights[j]
+    if fair:
+        for j in range(margins.size):
+            margins[j] *= min(1.0, bound / (norms[j] * largest[j]))
+    for j in range(margins.size):
+        margins[j] = clip_scalar(margins[j], norms[j], most)
 
 
 @compile_with_cache(nogil=True, fastmath={"reassoc", "nsz"})
@@ -562,16 +567,7 @@ def pull_rows(
     A row enters by ``clip * shorter * scale``. Returns the sums of ``clip`` and of ``clip * shorter``: what
     multiplies a constant entry, and what a shift.
     """
-    _, bound, most, fair, _, _ = pull
-    _residuals(pull, margins, targets, largest)
-    if weights.size:
-        for j in range(margins.size):
-            margins[j] *= weights[j]
-    if fair:
-        for j in range(margins.size):
-            margins[j] *= min(1.0, bound / (norms[j] * largest[j]))
-    for j in range(margins.size):
-        margins[j] = clip_scalar(margins[j], norms[j], most)
+    clip_residuals(pull, margins, largest, targets, weights, norms)
     sums = _sums(margins, shorter)
     for j in range(margins.size):
         margins[j] = times_factor(margins[j] * shorter[j], scale[j])

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 from scipy.special import softmax
 
 from sordino.kernel import ClippedSum
 from sordino.kernel.arrays import Floats, compile_with_cache
-from sordino.kernel.clip import clip_scalar, clip_scalars, joint_norms, limit, sum_of_rows
-from sordino.kernel.query import LOGISTIC, AffineViews, as_weights, residual
+from sordino.kernel.clip import clip_scalars, joint_norms, sum_of_rows
+from sordino.kernel.query import LOGISTIC, AffineViews, Pull, as_weights, clip_residuals, write_residuals
 from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
 from sordino.problems.queries import check_clip, weigh
@@ -24,54 +23,44 @@ ROOT = math.sqrt(2.0)
 _BLOCK = 1 << 14  # records whose vectors stay in the cache
 
 
-@numba.njit(inline="always", error_model="numpy")
-def _follow(loss: Any, own: Any, margin: float, small: float, y: float, weight: float, norm: float) -> float:
-    """Return how far a record was followed at a margin: half its clipped residual, against its sign."""
-    _, _, bound, most, fair = own
-    value, largest = residual(loss, margin, small, y)
-    value *= weight
-    if fair:
-        value *= min(1.0, bound / (norm * largest))
-    return -0.5 * clip_scalar(value, norm, most)
-
-
 @compile_with_cache(nogil=True, error_model="numpy")
-def margin_rows(
-    margins: Any, records: Any, loss: Any, own: Any, travel: float, point: Any, units: Any, out: Any
-) -> None:
+def margin_rows(margins: Any, records: Any, pull: Any, own: Any, point: Any, units: Any, out: Any) -> None:
     """Write gradient and curvature of each record in the slope, and in the offset where there is one.
 
-    ``loss`` is (kind, unit, threshold), ``own`` (start, end, clip, its limit, fair), ``point`` (slope,
-    offset), ``units`` (of margins, of curvatures, the constant, the clip): all public.
+    ``pull`` are the numbers of the gradient that was followed (:class:`~sordino.kernel.query.Pull`), ``own``
+    (start, end, travel), ``point`` (slope, offset), ``units`` (of margins, of curvatures, the constant, the
+    clip): all public. A record was followed by half its clipped residual at the start and at the end.
     """
     targets, weights, sizes, norms = records
     margin_unit, bend_unit, constant, bound = units
-    kind = loss[0]
-    first, last = math.exp(-abs(own[0])), 0.0
-    for i in range(margins.size):
-        y, weight = targets[i], weights[i] if weights.size else 1.0
-        if kind == LOGISTIC:
-            last = math.exp(-abs(margins[i] + own[1]))
-        seen = _follow(loss, own, own[0], first, y, weight, norms[i])
-        seen += _follow(loss, own, margins[i] + own[1], last, y, weight, norms[i])
+    n, (start, end, travel) = margins.size, own
+    z, values, largest = margins + end, np.full(n, start), np.empty(n)
+    clip_residuals(pull, values, largest, targets, weights, norms)
+    clip_residuals(pull, z, largest, targets, weights, norms)
+    for i in range(n):
+        seen = -0.5 * values[i] - 0.5 * z[i]
         s = margins[i] - seen * travel * min(sizes[i], 1.0) * sizes[i]
-        z, margin = s / margin_unit, point[0] * s + point[1]
-        small = math.exp(-abs(margin)) if kind == LOGISTIC else 0.0
-        value, largest = residual(loss, margin, small, y)
-        bend, fair = bend_unit, weight
-        if kind == LOGISTIC:
-            bend *= small / ((1.0 + small) * (1.0 + small))
-            square = z * z + constant * constant  # for a weight; the clip takes its own norm
-            length = largest * largest * square + bend * bend * square * square
-            fair *= min(1.0, bound / math.sqrt(length))
-        out[i, 0] = fair * value * z
+        z[i], values[i] = s / margin_unit, point[0] * s + point[1]
+    write_residuals(pull, values, targets, largest)
+    fair, bends = np.ones(n), np.full(n, bend_unit)
+    if weights.size:
+        fair *= weights
+    if pull[0] == LOGISTIC:
+        for i in range(n):
+            bends[i] *= largest[i] * (1.0 - largest[i])
+            square = z[i] * z[i] + constant * constant  # for a weight; the clip takes its own norm
+            length = largest[i] * largest[i] * square + bends[i] * bends[i] * square * square
+            fair[i] *= min(1.0, bound / math.sqrt(length))
+    for i in range(n):
+        value, bend = fair[i] * values[i], fair[i] * bends[i]
+        out[i, 0] = value * z[i]
         if constant == 0.0:
-            out[i, 1] = fair * bend * z * z
+            out[i, 1] = bend * z[i] * z[i]
         else:
-            out[i, 1] = fair * value * constant
-            out[i, 2] = fair * bend * z * z
-            out[i, 3] = fair * bend * ROOT * z * constant
-            out[i, 4] = fair * bend * constant * constant
+            out[i, 1] = value * constant
+            out[i, 2] = bend * z[i] * z[i]
+            out[i, 3] = bend * ROOT * z[i] * constant
+            out[i, 4] = bend * constant * constant
 
 
 # Margins of this size count twice as much as the constant; curvatures are made as large as gradients.
@@ -169,10 +158,10 @@ class MarginFit(ClippedSum):
         weights = as_weights(view.weights if view.weights is None else view.weights[rows])
         records = (view.targets[rows], weights, view.sizes[rows], view.norms[rows])
         units = (*self.units(own.narrow), own.narrow * self.clip)
-        before = (float(own.start), float(own.end), own.clip, limit(own.clip), own.fair)
-        loss, point, s = (kind, unit, threshold), (slope, float(offset)), s[rows]
+        pull = Pull(kind, own.clip, own.fair, unit=unit, threshold=threshold).numbers
+        before, point, s = (float(own.start), float(own.end), own.travel), (slope, float(offset)), s[rows]
         out = np.empty((s.size, self.size))
-        margin_rows(s, records, loss, before, own.travel, point, units, out)
+        margin_rows(s, records, pull, before, point, units, out)
         parts = None if parts is None else parts[rows]
         return sum_of_rows(out if own.narrow == 1.0 else out / own.narrow, self.clip, parts)
 
