@@ -425,7 +425,7 @@ def over_csr(
 @compile_with_cache(nogil=True)
 def over_dense(matrix: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any) -> tuple[float, float]:
     """Add the clipped gradient of the rows of an array to ``out``, see :func:`over_csr`."""
-    n, step = matrix.shape[0], max(1, min(256, _ENTRIES // max(1, matrix.shape[1])))
+    n, step = matrix.shape[0], max(1, min(1024, _ENTRIES // max(1, matrix.shape[1])))
     products, room, total, shifted = np.empty(step), np.empty(step), 0.0, 0.0
     for start in range(0, n, step):
         count = min(step, n - start)
@@ -470,11 +470,13 @@ def map_rows(block: Any, factors: Any, shift: Any, scale: Any, weights: Any, out
 @compile_with_cache(nogil=True)
 def add_rows(block: Any, factors: Any, out: Any) -> None:
     """Add the rows of an array times their factors to ``out``."""
+    sums = out.copy()  # compiled code lays it out so that no store straddles two lines of the cache
     for i in range(block.shape[0]):
         row, factor = block[i], factors[i]
         if factor != 0.0:
-            for j in range(out.size):
-                out[j] += factor * row[j]
+            for j in range(sums.size):
+                sums[j] += factor * row[j]
+    out[:] = sums
 
 
 @compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
