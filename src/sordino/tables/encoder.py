@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.kernel.arrays import compile_with_cache
 from sordino.tables.basis import KNOTS, Basis
 from sordino.tables.columns import Block, Entries, Origin, WordBlock, refuse
 from sordino.tables.schema import Schema
@@ -261,10 +262,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         width, n = sum(block.width for block in blocks), frame.rows
         index = np.int32 if n * width < 2**31 else np.int64
         places, values = np.empty((n, width), dtype=index), np.empty((n, width), dtype=self.dtype)
-        for rows, at, offset, entries in _entries(frame, blocks):
-            here = slice(at, at + entries.values.shape[1])
-            np.add(entries.places, offset, out=places[rows, here], casting="unsafe")
-            values[rows, here] = entries.values
+        for rows in _chunks(n):
+            _write(frame, rows, blocks, places[rows], values[rows])
         columns = sum(len(block.origins) for block in blocks)
         ends = np.arange(0, n * width + 1, width, dtype=index)
         parts = (values.reshape(-1), places.reshape(-1), ends)
@@ -273,35 +272,58 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return out
 
     def _dense(self, frame: Frame, blocks: Sequence[Fixed]) -> NDArray[Any]:
+        width = sum(block.width for block in blocks)
         out = np.zeros((frame.rows, sum(len(block.origins) for block in blocks)), dtype=self.dtype)
-        for rows, _, offset, entries in _entries(frame, blocks):
-            part = out[rows]
-            every = np.arange(len(part))
-            for places, values in zip(entries.places.T, entries.values.T):
-                part[every, places + offset] = values
+        for rows in _chunks(frame.rows):
+            size = rows.stop - rows.start, width
+            places, values = np.empty(size, dtype=np.intp), np.empty(size, dtype=self.dtype)
+            _write(frame, rows, blocks, places, values)
+            np.put_along_axis(out[rows], places, values, axis=1)
         return out
 
 
-def _entries(frame: Frame, blocks: Sequence[Fixed]) -> Iterator[tuple[slice, int, int, Entries]]:
-    """Yield the entries of some rows, column after column, with how many entries and columns are before them.
+def _chunks(count: int) -> list[slice]:
+    return [slice(start, min(start + ROWS, count)) for start in range(0, count, ROWS)]
 
-    Some rows at a time: a block of them stays in the cache while column after column is written.
+
+def _write(frame: Frame, rows: slice, blocks: Sequence[Fixed], places: Any, values: Any) -> None:
+    """Write the columns and the values of the entries of some rows, those of pairs last."""
+    pairs = [block for block in blocks if isinstance(block, PairBlock)]
+    paired = {one.name for block in pairs for one in (block.first, block.second)}
+    found: dict[str, tuple[int, Entries]] = {}
+    at = offset = inside = 0
+    for block in (block for block in blocks if isinstance(block, Block)):
+        positions = block.read(frame.part(block.name, rows.start, rows.stop))
+        entries, here = block.entries(positions), slice(at, at + block.width)
+        np.add(entries.places, offset, out=places[:, here], casting="unsafe")
+        values[:, here] = entries.values
+        at, offset = at + block.width, offset + len(block.origins)
+        if block.name in paired:
+            found[block.name] = inside, block.contrast(positions)
+            inside += found[block.name][1].values.shape[1]
+    if pairs:
+        law = []
+        for pair in pairs:
+            (first, one), (second, other) = found[pair.first.name], found[pair.second.name]
+            ends = first, first + one.values.shape[1], second, second + other.values.shape[1]
+            law.append((*ends, len(pair.second.contrasts), offset))
+            offset += len(pair.origins)
+        own = [np.hstack(parts) for parts in zip(*(entries for _, entries in found.values()))]
+        _write_products(np.array(law), pairs[0].weight, *own, places[:, at:], values[:, at:])
+
+
+@compile_with_cache(nogil=True)
+def _write_products(law: Any, weight: float, parts: Any, sizes: Any, places: Any, values: Any) -> None:
+    """Write the products of all pairs, row by row, from the ``parts`` that columns bring and their ``sizes``.
+
+    A pair has in ``law`` where the parts of its two columns start and end, how many the second column may
+    have, and how many encoded columns are before it.
     """
-    paired = {
-        one.name for block in blocks if isinstance(block, PairBlock) for one in (block.first, block.second)
-    }
-    sizes = [len(block.origins) for block in blocks]
-    for start in range(0, frame.rows, ROWS):
-        rows = slice(start, min(start + ROWS, frame.rows))
-        contrasts: dict[str, Entries] = {}
-        at = offset = 0
-        for block, size in zip(blocks, sizes):
-            if isinstance(block, PairBlock):
-                entries = block.entries(contrasts)
-            else:
-                positions = block.read(frame.part(block.name, rows.start, rows.stop))
-                entries = block.entries(positions)
-                if block.name in paired:
-                    contrasts[block.name] = block.contrast(positions)
-            yield rows, at, offset, entries
-            at, offset = at + block.width, offset + size
+    for i in range(parts.shape[0]):
+        at = 0
+        for p in range(law.shape[0]):
+            for a in range(law[p, 0], law[p, 1]):
+                for b in range(law[p, 2], law[p, 3]):
+                    places[i, at] = parts[i, a] * law[p, 4] + parts[i, b] + law[p, 5]
+                    values[i, at] = weight * sizes[i, a] * sizes[i, b]
+                    at += 1
