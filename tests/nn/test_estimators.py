@@ -19,7 +19,7 @@ from sordino.testing import seeded_noise_not_private
 @pytest.mark.parametrize(
     "estimator",
     [
-        NeuralClassifier(epsilon=30.0, delta=1e-4, random_state=0, max_iter=30),
+        NeuralClassifier(epsilon=30.0, delta=1e-4, random_state=0, max_iter=15, batch_size=400),
         NeuralRegressor(epsilon=30.0, delta=1e-4, random_state=0, max_iter=20, target_bound=3.0),
     ],
 )
