@@ -107,7 +107,7 @@ def test_a_folder_without_a_design_is_reported(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((10, 5, 6), {}, "nnz_per_row to be at least 1 and at most 5, got 6"),
+        ((10, 5, 6), {}, "nnz_per_row to be a whole number in .1, 5., got 6"),
         ((10, 5, 2), {"n_informative": 9}, "n_informative"),
         ((0, 5, 2), {}, "n_samples"),
         ((10, 5, 2), {"n_informative": 2, "column_law": "power"}, "'power'"),

@@ -102,9 +102,9 @@ def test_a_seed_gives_the_same_design_again_and_another_seed_another(make):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make_sparse_linear_model(10, 5, 6), "n_nonzero to be at least 1 and at most 5, got 6"),
+        (lambda: make_sparse_linear_model(10, 5, 6), "n_nonzero to be a whole number in .1, 5., got 6"),
         (lambda: make_sparse_linear_model(10, 5, 0), "n_nonzero"),
-        (lambda: make_sparse_linear_model(0, 5, 1), "n_samples to be at least 1, got 0"),
+        (lambda: make_sparse_linear_model(0, 5, 1), "n_samples to be a whole number >= 1, got 0"),
         (lambda: make_sparse_linear_model(9, 5, 1, task="ranking"), "'ranking'"),
         (lambda: make_knowledge_transfer(-1, 5, 1), "n_samples"),
     ],

@@ -93,7 +93,12 @@ def _walk(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
     elif isinstance(event, dp.PoissonSampledDpEvent):
         yield from _sampled_leaves(event, _rate(event.sampling_probability), count)
     elif isinstance(event, dp.SampledWithoutReplacementDpEvent):
-        yield from _sampled_leaves(event, _fraction(event), count)
+        size, population = event.sample_size, event.source_dataset_size
+        if not 0 <= size <= population or population < 1:
+            raise InvalidInputError(
+                f"Expected a batch size between 0 and the {population} records, got {size}."
+            )
+        yield from _sampled_leaves(event, float(size / population), count)
     else:
         yield from _elementary(event, count)
 
@@ -208,13 +213,6 @@ def _rate(value: float) -> float:
     if not 0 <= value <= 1:
         raise InvalidInputError(f"Expected a sampling probability in [0, 1], got {value!r}.")
     return float(value)
-
-
-def _fraction(event: dp.SampledWithoutReplacementDpEvent) -> float:
-    size, population = event.sample_size, event.source_dataset_size
-    if not 0 <= size <= population or population < 1:
-        raise InvalidInputError(f"Expected a batch size between 0 and the {population} records, got {size}.")
-    return float(size / population)
 
 
 def _at_least_zero(value: float, what: str) -> float:

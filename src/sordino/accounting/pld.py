@@ -224,7 +224,14 @@ def pld_epsilon(
         if interval > 1:  # so many releases that no grid is both fine and small enough
             return GridEpsilon(math.inf, interval)
         best = _on_grid(pairs, delta, interval)
-    return _refine(pairs, delta, best)
+    while True:
+        finer = _on_grid(pairs, delta, best.interval / 4) if best.interval > FINEST else None
+        if finer is None:
+            return best
+        settled = finer.epsilon >= 0.99 * best.epsilon and finer.interval <= finer.epsilon / 100
+        if settled or finer.epsilon in (0.0, math.inf):
+            return finer
+        best = finer
 
 
 def leaf_pairs(leaf: Leaf, relation: Relation) -> tuple[Pair, ...]:
@@ -266,17 +273,6 @@ def _base_pair(event: dp.DpEvent, whole: dp.DpEvent, relation: Relation) -> Pair
     if isinstance(event, PureDpEvent):
         return response_pair(event.epsilon)
     raise unsupported_error(whole, relation, "PLD")
-
-
-def _refine(pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, best: GridEpsilon) -> GridEpsilon:
-    while True:
-        finer = _on_grid(pairs, delta, best.interval / 4) if best.interval > FINEST else None
-        if finer is None:
-            return best
-        settled = finer.epsilon >= 0.99 * best.epsilon and finer.interval <= finer.epsilon / 100
-        if settled or finer.epsilon in (0.0, math.inf):
-            return finer
-        best = finer
 
 
 def grid_losses(leaves: Sequence[Leaf], relation: Relation, interval: float) -> tuple[GridLoss, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -55,16 +56,15 @@ class TradeOff:
             return self.delta(_LARGEST)
         grid = np.linspace(-12.0, -math.log(min(false_positive_rate, 1.0)), 200)
 
-        def lowest(first: int, last: int) -> float:
-            """Halve a part of the grid: in exp(e) divergences are convex, on each side of 0."""
-            while first < last:
-                middle = (first + last) // 2
-                left = bound(grid[middle]) <= bound(grid[middle + 1])
-                first, last = (first, middle) if left else (middle + 1, last)
-            return float(grid[first])
+        def rises(i: int) -> bool:
+            return bound(grid[i]) <= bound(grid[i + 1])
 
+        # In exp(e) divergences are convex, on each side of 0: halving finds where they begin to rise.
         zero = int(np.searchsorted(grid, 0.0))
-        best = min(lowest(0, zero - 1), lowest(min(zero, 199), 199), key=bound)
+        sides = ((0, zero - 1), (zero, 199))
+        best = min(
+            (float(grid[bisect_left(range(199), True, *side, key=rises)]) for side in sides), key=bound
+        )
         step = grid[1] - grid[0] or 1.0
         found = optimize.minimize_scalar(bound, bounds=(best - step, best + step), method="bounded")
         return min(1.0, bound(best), float(found.fun))

@@ -16,16 +16,11 @@ from sklearn.utils import Bunch
 from sordino.errors import DataNotFoundError, InvalidInputError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.noise import public_generator
+from sordino.values import check_range, check_whole
 
 Task = Literal["regression", "classification"]
 # A NumPy generator from kernel/noise.py, which alone may name the type.
 Public = Any
-
-
-def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
-    if not least <= value or (most is not None and value > most):
-        bound = f"at least {least}" + ("" if most is None else f" and at most {most}")
-        raise InvalidInputError(f"Expected {name} to be {bound}, got {value!r}.")
 
 
 def clip_rows(data: NDArray[Any], bound: float) -> None:
@@ -44,7 +39,7 @@ def uniform_matrix(public: Public, shape: tuple[int, int], bound: float, dtype: 
 
 def sparse_vector(public: Public, n_features: int, n_nonzero: int) -> Floats:
     """Draw a vector with ``n_nonzero`` entries from U(-1, 1) at uniform places, zero elsewhere."""
-    at_least("n_nonzero", n_nonzero, 1, n_features)
+    check_whole("n_nonzero", n_nonzero, n_features)
     theta = np.zeros(n_features)
     support = public.choice(n_features, n_nonzero, replace=False)
     theta[support] = public.uniform(-1.0, 1.0, n_nonzero)
@@ -101,7 +96,7 @@ def make_sparse_linear_model(
     >>> design.data.shape, design.data_norm, int((design.coef != 0).sum())
     ((100, 50), 10.0, 5)
     """
-    at_least("n_samples", n_samples, 1)
+    check_whole("n_samples", n_samples)
     public = public_generator(random_state)
     theta = sparse_vector(public, n_features, n_nonzero)
     data = uniform_matrix(public, (n_samples, n_features), 2.0, dtype)
@@ -148,7 +143,7 @@ def make_knowledge_transfer(
     ----------
     Wang, dissertation, chapter 3, section 3.4.1.
     """
-    at_least("n_samples", n_samples, 1)
+    check_whole("n_samples", n_samples)
     public = public_generator(random_state)
     theta = sparse_vector(public, n_features, n_nonzero)
     data = uniform_matrix(public, (n_samples, n_features), 1.0, dtype)
@@ -194,11 +189,6 @@ class HeavyTail:
         raise NotImplementedError
 
 
-def _positive(name: str, value: float, above: float = 0.0) -> None:
-    if not value > above:
-        raise InvalidInputError(f"Expected {name} > {above:g}, got {value!r}.")
-
-
 @dataclass(frozen=True)
 class Pareto(HeavyTail):
     r"""Density :math:`a x^{-a-1}` on :math:`[1, \infty)`, scaled. :math:`E X^p = a/(a-p)`."""
@@ -207,8 +197,8 @@ class Pareto(HeavyTail):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive("index", self.index, 1.0)
-        _positive("scale", self.scale)
+        check_range("index", self.index, "(1, inf)")
+        check_range("scale", self.scale, "(0, inf)")
 
     def _moment(self, order: float) -> float:
         return math.pow(self.scale, order) * self.index / (self.index - order)
@@ -225,7 +215,7 @@ class StudentT(HeavyTail):
     location: float = 0.0
 
     def __post_init__(self) -> None:
-        _positive("index", self.index, 1.0)
+        check_range("index", self.index, "(1, inf)")
 
     @property
     def mean(self) -> float:
@@ -251,7 +241,7 @@ class Lognormal(HeavyTail):
     log_mean: float = 0.0
 
     def __post_init__(self) -> None:
-        _positive("spread", self.spread)
+        check_range("spread", self.spread, "(0, inf)")
 
     @property
     def order(self) -> float:
@@ -326,9 +316,9 @@ def make_sparse_classification(
     >>> design.data.shape, design.data.nnz
     ((100, 10000), 2000)
     """
-    at_least("n_samples", n_samples, 1)
-    at_least("nnz_per_row", nnz_per_row, 1, n_features)
-    at_least("n_informative", n_informative, 1, n_features)
+    check_whole("n_samples", n_samples)
+    check_whole("nnz_per_row", nnz_per_row, n_features)
+    check_whole("n_informative", n_informative, n_features)
     public = public_generator(random_state)
     edges = strata(n_features, nnz_per_row, column_law)
     theta = _coefficients(public, edges, n_informative, column_law, signal)

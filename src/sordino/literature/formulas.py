@@ -14,6 +14,7 @@ from sordino.accounting.conversions import check_delta, check_epsilon
 from sordino.errors import InvalidInputError
 from sordino.kernel import FixedSize, Norm, PaperNoise, Plan, Poisson, Printed, Relation, Sampling
 from sordino.kernel.mechanism import Additive
+from sordino.values import check_whole
 
 # ----------------------------------------- The base of printed mechanisms for which no epsilon is certified
 
@@ -92,7 +93,7 @@ def batch_size(sampling: Sampling, population: int) -> int:
 def sgd_ht(epsilon: float, delta: float, *, population: int, batch_size: int, steps: int) -> float:
     r"""DP-SGD-HT: ``sigma^2 = 40 a l^2 T / (n^2 eps)``, ``a = 1 + 2 ln(1/delta) / eps``."""
     order = 1 + 2 * _log(epsilon, delta) / epsilon
-    return batch_size / _at_least(population, 1) * math.sqrt(40 * order * steps / epsilon)
+    return batch_size / check_whole("population", population) * math.sqrt(40 * order * steps / epsilon)
 
 
 def scsg_ht(
@@ -115,7 +116,7 @@ def scsg_ht(
     order = 1 + 2 * _log(epsilon, delta / 2 if drawn else delta) / epsilon
     constant = scsg_length_bound(delta, epochs) if drawn else 1.0
     variance = 2 * constant * anchor_batch * order * epochs / (batch_size * epsilon)
-    variance /= _at_least(population, 1) ** 2
+    variance /= check_whole("population", population) ** 2
     return anchor_batch * math.sqrt(160 * variance), batch_size * math.sqrt(40 * variance) / 2
 
 
@@ -127,7 +128,7 @@ def scsg_length_bound(delta: float, epochs: int) -> float:
     >>> round(scsg_length_bound(1e-5, 10), 2)
     18.42
     """
-    tail = -math.expm1(math.log1p(-check_delta(delta) / 2) / _at_least(epochs, 1))
+    tail = -math.expm1(math.log1p(-check_delta(delta) / 2) / check_whole("epochs", epochs))
     return float(-lambertw(-tail / math.e, -1).real)
 
 
@@ -164,7 +165,7 @@ def vrpca(
     The formula ignores that one record contributes up to ``distance`` (2 for unit vectors) to it.
     """
     log = _log(epsilon, delta)
-    return math.sqrt(steps * epochs * log) / (_at_least(population, 1) * epsilon * distance)
+    return math.sqrt(steps * epochs * log) / (check_whole("population", population) * epsilon * distance)
 
 
 def srm(epsilon: float, delta: float, **sizes: Any) -> float:
@@ -192,7 +193,7 @@ def lssgd(
     if not 0 < split < 1:
         raise InvalidInputError(f"Expected a split strictly between 0 and 1, got {split!r}.")
     order = _log(epsilon, delta) / ((1 - split) * epsilon) + 1
-    rate = batch_size / _at_least(population, 1)
+    rate = batch_size / check_whole("population", population)
     return rate * math.sqrt(constant * steps * order / (split * epsilon))
 
 
@@ -243,12 +244,6 @@ def _classical_gaussian(epsilon: float, delta: float) -> float:
 def _log(epsilon: float, delta: float) -> float:
     check_epsilon(epsilon)
     return math.log(1 / check_delta(delta))
-
-
-def _at_least(value: int, bound: int) -> int:
-    if not value >= bound:
-        raise InvalidInputError(f"Expected a whole number >= {bound}, got {value!r}.")
-    return value
 
 
 # ------------- The published noise of networks (DP-SRM, federated hard thresholding): for reproduction only

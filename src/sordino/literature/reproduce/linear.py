@@ -318,14 +318,11 @@ def _design_task(kind: str, x: Any, y: Any, truth: Any, norm: float, target: flo
     if kind == "linear":
         facts["target_bound"] = target
     estimator = SparseLinearRegression if kind == "linear" else SparseLogisticRegression
-    return Task(f"design, {kind}", x, y, None, None, _relative_error(truth), facts, estimator, public)
 
-
-def _relative_error(truth: Any) -> Callable[[Any, Task], float]:
     def score(model: Any, task: Task) -> float:
         return float(np.linalg.norm(np.ravel(model.coef_) - truth) / np.linalg.norm(truth))
 
-    return score
+    return Task(f"design, {kind}", x, y, None, None, score, facts, estimator, public)
 
 
 @cache
