@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 from tests.hostile import claims, claims_nn
 from tests.ledger.conftest import cluster, postgres_url  # noqa: F401
-from tests.nn.helpers import blobs, perceptron
+from tests.nn.helpers import blobs, perceptron, reading
 from torch import nn
 
 import sordino
@@ -253,7 +253,10 @@ def test_claim_19_small_slopes_on_large_inputs_add_one_clip(case):
 @pytest.mark.parametrize("kind", ["partial_fit", "make_private"])
 def test_claim_20_a_fork_cannot_release_what_its_parent_paid_for(kind):
     """Forked after its first step, every process released the rest: true 2.5 with 8 of them, reported 1.0."""
-    rows, loop = claims.rows(200), iter(make_private(perceptron(), LOSS, blobs(), epsilon=1.0, steps=3))
+    rows, loop = (
+        claims.rows(200),
+        iter(reading(make_private(perceptron(), LOSS, blobs(), epsilon=1.0, steps=3))),
+    )
     stream = sordino.PCA(2, epsilon=1.0, n_chunks=3, data_norm=1.0)
     step = (lambda: stream.partial_fit(rows)) if kind == "partial_fit" else (lambda: next(loop))
     step()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from sordino.errors import InvalidInputError, PlanSpentError, UnsupportedError
+from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning, UnsupportedError
 from sordino.nn import PrivateTrainer, PrivateTraining, Trainer, make_private
 from sordino.testing import seeded_noise_not_private
 
@@ -176,6 +176,128 @@ def test_losses_of_a_batch_are_refused(tmp_path):
         made.train()
     with pytest.raises(UnsupportedError, match="compute_loss_func=None"):
         trainer(tmp_path, compute_loss_func=lambda outputs, labels, n: outputs)
+
+
+@pytest.mark.parametrize("way", ["subclass", "base", "instance"])
+@pytest.mark.parametrize("name", ["training_step", "get_train_dataloader", "_inner_training_loop"])
+def test_steps_and_loaders_of_ones_own_are_refused_before_anything_is_booked(tmp_path, name, way):
+    """They trained on the records without clip or noise, under a report that said private."""
+
+    def own(self, *rest, **known):
+        raise AssertionError("it must not be called")
+
+    bases = {"base": (PrivateTraining, type("Base", (transformers.Trainer,), {name: own}))}
+    kind = type("Own", bases.get(way, (PrivateTrainer,)), {name: own} if way == "subclass" else {})
+    made = kind(distilbert(), arguments(tmp_path), train_dataset=rows(), epsilon=1.0)
+    if way == "instance":
+        setattr(made, name, own)
+    with pytest.raises(UnsupportedError, match=f"got {name} of (Own|Base|this trainer)"):
+        made.train()
+    assert made.privacy is None
+
+
+def test_a_callback_that_differentiates_the_records_leaves_no_guarantee(tmp_path):
+    class Own(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **rest):
+            some = {name: torch.stack([r[name] for r in rows()[:4]]) for name in rows()[0]}
+            model(**some).loss.backward()
+
+    made = trainer(tmp_path, callbacks=[Own()])
+    with pytest.warns(PrivacyWarning, match="backward pass"):
+        made.train()
+    assert not made.privacy.is_private
+    assert "backward pass of the caller's own" in made.privacy.guarantee
+
+
+@pytest.mark.parametrize("way", ["itself", "a part", "a name", "a subset"])
+def test_records_that_are_trained_on_are_no_public_ones(tmp_path, way):
+    data = rows()
+    whole = torch.utils.data.Subset(data, range(30)) if way == "a subset" else data
+    told = {"itself": data, "a part": data[:5], "a name": {"some": data[3:4]}}
+    public = told.get(way, torch.utils.data.Subset(data, [29, 33]))
+    made = trainer(tmp_path, data=whole, known={"eval_strategy": "epoch"}, eval_dataset=public)
+    with pytest.raises(UnsupportedError, match="public records as eval_dataset"):
+        made.train()
+    assert made.privacy is None
+    other = torch.utils.data.Subset(data, [31, 33]) if way == "a subset" else rows()
+    trainer(tmp_path, data=whole, known={"eval_strategy": "epoch"}, eval_dataset=other).train()
+
+
+def test_epochs_count_persons_where_records_have_owners(tmp_path):
+    data, owners = rows(), [i // 4 for i in range(COUNT)]
+    made = trainer(
+        tmp_path, data=data, known={"max_steps": -1, "num_train_epochs": 2}, private={"groups": owners}
+    )
+    made.train()
+    (release,) = made.privacy.releases
+    assert release.sampling == "Poisson(rate=0.8)"  # 8 of 10 persons
+    assert release.times == made.state.global_step == 4  # two an epoch; by records they were ten
+
+
+def test_a_stream_is_refused_in_words(tmp_path):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(rows())
+
+    with pytest.raises(InvalidInputError, match="read a stream into a list"):
+        trainer(tmp_path, data=Stream()).train()
+
+
+def test_a_sampler_of_ones_own_is_refused_by_name(tmp_path):
+    class Own(PrivateTrainer):
+        def _get_train_sampler(self, *rest, **known):
+            return torch.utils.data.WeightedRandomSampler(torch.ones(COUNT), COUNT)
+
+    with pytest.raises(UnsupportedError, match="WeightedRandomSampler"):
+        Own(distilbert(), arguments(tmp_path), train_dataset=rows(), epsilon=1.0).train()
+
+
+@pytest.mark.parametrize(
+    ("private", "said"),
+    [
+        ({"epsilon": 3.0}, "it is epsilon= here"),
+        ({"delta": 1e-6}, "it is delta= here"),
+        ({"batch_size": 3}, "per_device_train_batch_size"),
+        ({"steps": 3}, "max_steps"),
+        ({"clipnorm": 1.0}, r"got 'clipnorm'\. Pass clip_norm="),
+        ({"max_grad_norm": 1.0}, r"got 'max_grad_norm'\. Pass clip_norm="),
+    ],
+)
+def test_a_setting_that_is_said_twice_or_otherwise_is_refused_with_its_word(tmp_path, private, said):
+    with pytest.raises(InvalidInputError, match=said):
+        trainer(tmp_path, private=private).train()
+
+
+SHAPES = {"vocab_size": WORDS, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+SHAPES |= {"intermediate_size": 12, "max_position_embeddings": LENGTH, "hidden_dropout_prob": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "label"),
+    [
+        ("TokenClassification", {"num_labels": 4}, lambda words: words % 4),
+        ("SequenceClassification", {"num_labels": 1}, lambda words: float(words[0]) / 10),
+        (
+            "SequenceClassification",
+            {"num_labels": 3, "problem_type": "multi_label_classification"},
+            lambda words: (words[:3] % 2).float(),
+        ),
+    ],
+)
+def test_words_numbers_and_several_labels_have_the_loss_of_transformers(tmp_path, kind, config, label):
+    """One step of plain descent without noise is that of the mean of the losses the model itself computes."""
+    torch.manual_seed(0)
+    made = transformers.BertConfig(**SHAPES, **config, attention_probs_dropout_prob=0.0)
+    model = getattr(transformers, f"BertFor{kind}")(made)
+    data = [r | {"labels": label(r["input_ids"])} for r in rows()]
+    batch = transformers.default_data_collator(data)
+    expected = torch.autograd.grad(model.train()(**batch).loss, list(model.parameters()), allow_unused=True)
+    before = [p.detach().clone() for p in model.parameters()]
+    known = {"max_steps": 1, "per_device_train_batch_size": COUNT, "lr_scheduler_type": "constant"}
+    trainer(tmp_path, model, data, known, epsilon=math.inf, private={"clip_norm": 1e4}).train()
+    for old, new, slope in zip(before, model.parameters(), expected, strict=True):
+        moved = torch.zeros_like(old) if slope is None else slope
+        torch.testing.assert_close(old - new.detach(), 0.05 * moved, atol=2e-6, rtol=1e-3)
 
 
 def test_a_quantised_base_is_refused(tmp_path):

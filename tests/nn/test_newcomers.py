@@ -1,5 +1,6 @@
 """What newcomers do: it works, or is refused in our words before anything is booked."""
 
+import math
 import warnings
 
 import numpy as np
@@ -220,6 +221,54 @@ def test_a_batch_norm_is_replaced_where_it_stands_and_in_its_type():
     assert lone.weight is None
     inner = replace_batch_norm(nn.Sequential(nn.BatchNorm2d(8).bfloat16(), nn.SyncBatchNorm(8)))
     assert [layer.weight.dtype for layer in inner] == [torch.bfloat16, torch.float32]
+
+
+def frozen_norm():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+    model[1].running_mean.copy_(torch.linspace(-1, 1, 8))
+    model[1].running_var.copy_(torch.linspace(0.5, 2, 8))
+    model[1].eval().requires_grad_(False)
+    return model
+
+
+def test_a_batch_norm_whose_statistics_are_fixed_mixes_nothing():
+    model, (x, y) = frozen_norm(), blobs(30)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    loop = make_private(model, ENTROPY, (x, y), epsilon=math.inf, steps=2, batch_size=30, clip_norm=0.3)
+    loop.quiet = True
+    for _ in loop:
+        got = torch.cat([p.grad.flatten() for p in trained])
+        model.train()  # as trainers do: the copy that is differentiated stays as it was
+    rows = []
+    for i in range(30):
+        fresh = frozen_norm()
+        own = [p for p in fresh.parameters() if p.requires_grad]
+        slopes = torch.autograd.grad(ENTROPY(fresh(x[i : i + 1]), y[i : i + 1]), own)
+        row = torch.cat([slope.flatten() for slope in slopes])
+        rows.append(row * min(1.0, 0.3 / float(row.norm())))
+    torch.testing.assert_close(got, torch.stack(rows).mean(0), atol=1e-5, rtol=1e-3)
+
+
+def test_a_batch_norm_that_counts_records_is_refused():
+    bare = nn.Sequential(nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3)).eval()
+    for model in (frozen_norm().train(), bare):  # the second normalises by the batch even so
+        with pytest.raises(UnsupportedError, match=r"mixes the records.*layer\.eval\(\)"):
+            fitted(model)
+
+
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_of_parameters_are_refused_by_name(kind):
+    """A mask on a gradient was not applied, in silence."""
+    model = linear()
+    handle = getattr(next(model.parameters()), kind)(lambda gradient: None)
+    for door in (fitted, lambda m: make_private(m, ENTROPY, blobs(40), epsilon=3.0, delta=1e-3, steps=2)):
+        with pytest.raises(UnsupportedError, match=r"hooks, got one on '.*weight'"):
+            door(model)
+    handle.remove()
+    left = iter(make_private(model, ENTROPY, blobs(40), epsilon=3.0, delta=1e-3, steps=2))
+    next(left)
+    assert fitted(model).steps  # what watches a loop is no hook of the caller's
 
 
 @pytest.mark.parametrize("settings", [{"learning_rate": 0.1}, {"average": 0.9}, {"validation": blobs(20)}])

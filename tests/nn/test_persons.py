@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from tests.nn import test_operations
-from tests.nn.helpers import accuracy, blobs, perceptron
+from tests.nn.helpers import accuracy, blobs, perceptron, reading
 from torch import nn
 
 from sordino import Schema, private_score
@@ -325,7 +325,7 @@ def test_a_loop_of_ones_own_releases_gradients_of_persons():
         model, LOSS, (x, y), groups=GROUPS, epsilon=float("inf"), delta=1e-3, steps=2, batch_size=11
     )
     assert steps.privacy.unit == "person"
-    for _ in steps:
+    for _ in reading(steps):
         vector = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
         want = oracle(perceptron(), x, y, GROUPS, vector, 1.0) / 11
         got = torch.cat([p.grad.reshape(-1) for p in model.parameters()])

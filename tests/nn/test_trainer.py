@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.nn.helpers import accuracy, blobs, perceptron
+from tests.nn.helpers import accuracy, blobs, perceptron, reading
 from torch import nn
 
 from sordino.accounting import canonical, certify
@@ -286,7 +286,7 @@ def test_a_loop_with_an_ordinary_optimiser_is_private(kind, spy):
 
 def test_a_loop_cannot_be_run_twice():
     x, y = blobs()
-    steps = make_private(perceptron(), LOSS, (x, y), epsilon=3.0, steps=2, batch_size=30)
+    steps = reading(make_private(perceptron(), LOSS, (x, y), epsilon=3.0, steps=2, batch_size=30))
     assert list(steps) == [0, 1]
     assert 0.99 * 3 < steps.privacy.epsilon <= 3
     with pytest.raises(PlanSpentError):
@@ -343,7 +343,7 @@ def test_a_traced_step_is_traced_again_for_coarser_products():
 def test_a_forked_loop_cannot_release_what_its_parent_paid_for():
     import os
 
-    loop = iter(make_private(perceptron(), LOSS, blobs(), epsilon=3.0, steps=3, batch_size=30))
+    loop = iter(reading(make_private(perceptron(), LOSS, blobs(), epsilon=3.0, steps=3, batch_size=30)))
     next(loop)
     child = os.fork()
     if child == 0:
@@ -380,5 +380,5 @@ class Streamed(torch.utils.data.IterableDataset):
 def test_lazy_models_and_streams_are_refused_with_a_remedy():
     with pytest.raises(InvalidInputError, match="lazy"):
         trainer(nn.Sequential(nn.LazyLinear(3))).fit(*blobs())
-    with pytest.raises(InvalidInputError, match="read into a list"):
+    with pytest.raises(InvalidInputError, match="read a stream into a list"):
         trainer().fit(Streamed())

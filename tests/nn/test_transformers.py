@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tests.nn.helpers import reading
 from torch import nn
 
 from sordino.errors import InvalidInputError
@@ -135,7 +136,8 @@ def test_a_data_set_of_mappings_is_read_item_by_item():
         {"input_ids": a, "attention_mask": m, "labels": b} for a, m, b in zip(*x.values(), y, strict=True)
     ]
     model, steps = bert(), 0
-    for _ in make_private(model, nn.CrossEntropyLoss(), rows_of(rows), epsilon=8.0, delta=1e-5, steps=2):
+    loop = make_private(model, nn.CrossEntropyLoss(), rows_of(rows), epsilon=8.0, delta=1e-5, steps=2)
+    for _ in reading(loop):
         steps += 1
         assert all(math.isfinite(float(p.grad.norm())) for p in model.parameters())
     assert steps == 2

@@ -225,7 +225,7 @@ def _hand_on_status(model: Any, report: PrivacyReport) -> PrivacyReport:
     if status is Status.SEEDED:
         return replace(report, seeded=True)
     reason = f"the model that it starts from, {status}, unless it was fitted on other records"
-    return replace(report, unpaid=(*report.unpaid, reason))
+    return report.with_unpaid(reason)
 
 
 @dataclass(frozen=True, eq=False)

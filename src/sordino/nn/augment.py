@@ -14,7 +14,7 @@ from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError, Un
 from sordino.execute.draws import generator_states, held_generators, reachable_objects, seeded_draws
 from sordino.execute.torch import Views
 from sordino.kernel import public_generator
-from sordino.nn.data import Source
+from sordino.nn.data import Source, overlap
 
 _SEED = 6199  # public
 # Which made-up records are viewed together: all, alone, in another order, others before and after.
@@ -85,7 +85,11 @@ def views_of(augment: Any, multiplicity: int, source: Source) -> Views | None:
         )
     views = Views(augment, draws, multiplicity)
     _check_alone(views, source.example[0])
-    _check_own(augment, source.data)
+    if holds_records(augment, source):
+        raise UnsupportedError(
+            "augment holds the records it is to make views of: a view would mix other records into one, "
+            "and no clip bounds that. Let it hold public values only."
+        )
     return views
 
 
@@ -134,22 +138,19 @@ def _view(views: Views, rows: Tensor, numbers: Tensor) -> Tensor:
     )
 
 
-def _check_own(augment: Any, data: Any) -> None:
-    """Refuse an augmentation that holds the records as they are: what it mixes into one has no clip.
+def holds_records(function: Any, source: Source) -> bool:
+    """Tell whether a function holds the records as they are.
 
     Found are the data set itself, and arrays that share the memory of its tensors or equal them as a whole.
     Some of the records, the same in another order, in a list, scaled, or a mean of them are not found.
     """
-    parts = data if isinstance(data, tuple) else ()
-    for one in reachable_objects(augment):
+    parts = source.data if isinstance(source.data, tuple) else ()
+    for one in reachable_objects(function):
         array = torch.from_numpy(one) if isinstance(one, np.ndarray) and one.dtype.kind in "fiu" else one
-        alike = isinstance(array, Tensor) and any(
-            array.untyped_storage().data_ptr() == part.untyped_storage().data_ptr()
-            or (array.shape == part.shape and torch.equal(array.to(part), part))
-            for part in parts
+        alike = isinstance(array, Tensor) and (
+            any(overlap(one, part) for part in (*source.inputs, *parts))
+            or any(array.shape == part.shape and torch.equal(array.to(part), part) for part in parts)
         )
-        if one is data or alike:
-            raise UnsupportedError(
-                "augment holds the records it is to make views of: a view would mix other records into one, "
-                "and no clip bounds that. Let it hold public values only."
-            )
+        if one is source.data or alike:
+            return True
+    return False

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute.draws import held_generators, seeded_draws
 from sordino.execute.persons import Owners
 from sordino.execute.processes import Processes
@@ -99,7 +99,10 @@ _OF_PERSONS = 4096  # nobody says how many records some persons have
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where the records come from, with the shape of one of them, and who owns them if not each its own."""
+    """Where the records come from, with the shape of one of them, and who owns them if not each its own.
+
+    ``inputs`` are the arrays as they were passed, and ``batch`` is the batch size of a loader.
+    """
 
     data: Any
     example: tuple[Tensor, Tensor]
@@ -107,6 +110,8 @@ class Source:
     fields: Fields | None = None
     owners: Owners | None = None
     views: Views | None = None
+    inputs: tuple[Any, ...] = ()
+    batch: int | None = None
 
     @property
     def grouped(self) -> bool:
@@ -130,6 +135,17 @@ class Source:
         shapes = [self.example[0].shape[1:]] if self.fields is None else self.fields.shapes
         return "image" if max(map(len, shapes)) > 1 else "tabular"
 
+    def shares(self, other: Source) -> bool:
+        """Tell whether some of these records are records of another source: as objects, or in memory.
+
+        A copy is recognised as a whole only: who looked for single records could ask who is among them.
+        """
+        if not isinstance(self.data, tuple) or not isinstance(other.data, tuple):
+            return share_items(self.data, other.data)
+        pairs = list(zip(self.inputs, other.inputs, strict=False))
+        alike = self.data[0].shape == other.data[0].shape and self.data[0].device == other.data[0].device
+        return all(overlap(a, b) for a, b in pairs) or (alike and torch.equal(self.data[0], other.data[0]))
+
     def with_owners(self, groups: Any) -> Source:
         """Return these records with the owner of each; None leaves each on its own."""
         return self if groups is None else replace(self, owners=Owners.of(groups, self._records))
@@ -148,39 +164,99 @@ class Source:
         return whole if device.type == "cuda" else min(whole, _LARGEST)
 
 
-def source_of(data: Any, targets: Any = None) -> Source:
-    """Read (inputs, targets), a data set, or a loader; inputs may be a mapping of named tensors.
+_OF_ALL = (
+    "RandomSampler", "SequentialSampler", "DistributedSampler", "SeedableRandomSampler",
+    "UniformWithReplacementSampler", "DistributedUniformWithReplacementSampler",
+)  # fmt: skip
+_NAMED = "Several inputs have names: ({'a': a, 'b': b}, target) calls the model with these keywords."
 
-    Of a loader only the data set and the way to collate are used: batches are drawn by the curator, each
-    record independently, whatever sampler the loader has. A ``collate_fn`` is called on single records.
+
+def source_of(data: Any, targets: Any = None) -> Source:
+    """Read (inputs, targets), a data set, a list of records, or a loader; inputs may be named tensors.
+
+    Of a loader the data set, the way to collate and the batch size are used: batches are drawn by the
+    curator, each record independently. A ``collate_fn`` is called on single records.
     """
+    if isinstance(data, Source):
+        return data
     if isinstance(data, Mapping):
         data = (data, targets) if targets is not None else split_labels(data)
     elif targets is not None:
         data = (data, targets)
     if isinstance(data, (Tensor, np.ndarray)):
         raise InvalidInputError("Expected targets besides the inputs, got none. Pass fit(inputs, targets).")
-    collate, loader = None, isinstance(data, torch.utils.data.DataLoader)
-    if loader:
-        data, collate = data.dataset, data.collate_fn
+    if isinstance(data, torch.utils.data.DataLoader):
+        batch, collate = _batch_of(data), data.collate_fn
         plain = (torch.utils.data.default_collate, torch.utils.data.default_convert)  # the latter: no batches
-        collate = None if collate in plain else collate
+        return replace(_of_set(data.dataset, None if collate in plain else collate), batch=batch)
+    pair = isinstance(data, list) and len(data) == 2 and not isinstance(data[0], (tuple, Mapping))
+    return _of_tensors(data) if pair or isinstance(data, tuple) else _of_set(data, None)
+
+
+def _batch_of(loader: Any) -> int | None:
+    """Return the batch size of a loader, of all records alike: here one probability draws them all."""
+    batches = loader.batch_sampler
+    while hasattr(batches, "batch_sampler"):  # of accelerate
+        batches = batches.batch_sampler
+    kind = type(getattr(batches, "sampler", loader.sampler if batches is None else batches)).__name__
+    if kind not in _OF_ALL and not isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        raise UnsupportedError(
+            f"Expected a loader that draws from all records alike, got one with a {kind}: batches are drawn "
+            "by the curator, so records that it leaves out would be trained on, and weights be lost. Pass "
+            "the records that count, for example torch.utils.data.Subset(dataset, indices)."
+        )
+    return getattr(batches, "batch_size", None)
+
+
+def _of_set(data: Any, collate: Any) -> Source:
+    """Return the source of a data set, or of the items of a loader."""
     if isinstance(data, torch.utils.data.TensorDataset) and collate is None:
         return _of_tensors(data.tensors)
-    if isinstance(data, (tuple, list)) and not loader:
-        return _of_tensors(data)
     if isinstance(data, tuple):
-        data = list(data)  # the items of a loader: a tuple would be read as a pair of tensors
+        data = list(data)  # a tuple would be read as a pair of tensors
     stream = isinstance(data, torch.utils.data.IterableDataset)
     if stream or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise InvalidInputError(
             f"Expected (inputs, targets), a data set or a loader, got {type(data).__name__}. Batches are "
-            "drawn at random, so records need numbers: a stream has to be read into a list first."
+            "drawn at random, so records need numbers: read a stream into a list of records first."
         )
     if not len(data):
         raise InvalidInputError("Expected at least one record, got an empty data set.")
     with seeded_draws(0, held_generators(data, collate)):  # the data set's own generators go on unmoved
         return _of_items(data, collate)
+
+
+def share_items(one: Any, other: Any) -> bool:
+    """Tell whether two data sets have an item in common: an entry of lists, or a number of one data set."""
+    first, second = (_items(data) for data in (one, other))
+    return not first.isdisjoint(second)
+
+
+def _items(data: Any) -> set[Any]:
+    if isinstance(data, torch.utils.data.Subset):
+        return {(id(data.dataset), int(i)) for i in data.indices}
+    if isinstance(data, list):
+        return {id(one) for one in data}
+    return {(id(data), i) for i in range(len(data) if hasattr(data, "__len__") else 1)}
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """Tell whether two arrays have some of their memory in common."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and not a.device == b.device == torch.device("cpu"):
+        return a.data_ptr() == b.data_ptr()
+    first, second, most = _as_array(a), _as_array(b), 100_000
+    try:
+        return first is not None and second is not None and np.shares_memory(first, second, cast(Any, most))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _as_array(one: Any) -> np.ndarray | None:
+    if not isinstance(one, Tensor):
+        return one if isinstance(one, np.ndarray) else None
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(one.element_size())
+    plain = kind is not None and one.device.type == "cpu" and one.layout is torch.strided
+    return one.detach().view(kind).numpy() if plain else None
 
 
 def _of_items(data: Any, collate: Any) -> Source:
@@ -195,7 +271,7 @@ def _of_items(data: Any, collate: Any) -> Source:
     if not isinstance(first, (tuple, list)) or len(first) != 2:
         raise InvalidInputError(
             "Expected records that are pairs of inputs and targets, or mappings with labels; the first is "
-            "something else. Wrap the data set in one that returns pairs."
+            f"something else. Wrap the data set in one that returns pairs. {_NAMED}"
         )
     if isinstance(first[0], Mapping):
         fields = Fields.of(first[0])
@@ -206,12 +282,17 @@ def _of_items(data: Any, collate: Any) -> Source:
 
         return Source(data, packed([data[0]]), packed, fields)
     if not all(isinstance(part, Tensor) for part in first):
-        raise InvalidTypeError("Expected records of tensors, arrays or numbers, got something else.")
+        raise InvalidTypeError(f"Expected records of tensors, arrays or numbers, got others. {_NAMED}")
     return Source(data, (single(first[0]), single(first[1])), collate)
 
 
 def _of_tensors(data: Any) -> Source:
-    inputs: Any = data[0] if len(data) == 2 else ()
+    if len(data) != 2:
+        raise InvalidInputError(
+            f"Expected two tensors, inputs and targets, got {len(data)}. {_NAMED} Weights of records belong "
+            "into the targets, where the loss reads them."
+        )
+    inputs: Any = data[0]
     count = len(next(iter(inputs.values()), ()) if isinstance(inputs, Mapping) else inputs)
     if not count or count != len(data[1]):
         raise InvalidInputError("Expected two non-empty tensors of the same length: inputs and targets.")
@@ -220,7 +301,8 @@ def _of_tensors(data: Any) -> Source:
     for name, part in (("inputs", x), ("targets", y)):
         if part.is_floating_point() and not bool(torch.isfinite(part).all()):
             raise InvalidInputError(f"Expected finite {name}, got nan or inf in some of them.")
-    return Source((x, y), (x[:1], y[:1]), None, fields)
+    given = (inputs,) if fields is None else tuple(inputs.values())
+    return Source((x, y), (x[:1], y[:1]), None, fields, inputs=given)
 
 
 def _tensor(part: Any) -> Tensor:

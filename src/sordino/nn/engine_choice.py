@@ -33,24 +33,26 @@ _BATCH = nn.modules.batchnorm._BatchNorm
 _INSTANCE = nn.modules.instancenorm._InstanceNorm
 
 
-def check_model(model: nn.Module) -> None:
+def check_model(model: nn.Module, copied: bool = True) -> None:
     """Refuse layers that mix the records of a batch or keep statistics of them.
 
     A clipped gradient bounds what a record adds only if the gradient of a record depends on no other
-    record; running statistics would leave the training without noise.
+    record; running statistics would leave the training without noise. A BatchNorm that was switched to
+    ``eval()`` does neither: its statistics are constants, and the copy that is differentiated stays so.
     """
     for name, layer in model.named_modules():
-        reason = _reason(layer)
+        reason = _reason(layer, copied)
         if reason:
             raise UnsupportedError(f"The layer {name or 'model'!r} ({type(layer).__name__}) {reason}")
 
 
-def _reason(layer: nn.Module) -> str:
-    if isinstance(layer, _BATCH) and not isinstance(layer, _INSTANCE):
+def _reason(layer: nn.Module, copied: bool) -> str:
+    fixed = copied and not layer.training and getattr(layer, "running_mean", None) is not None
+    if isinstance(layer, _BATCH) and not isinstance(layer, _INSTANCE) and not fixed:
         return (
             "mixes the records of a batch, so no clip bounds what one record adds. Use "
-            f"nn.GroupNorm({_groups(layer.num_features)}, {layer.num_features}) in its place, or call "
-            "sordino.nn.replace_batch_norm(model)."
+            f"nn.GroupNorm({_groups(layer.num_features)}, {layer.num_features}) in its place, call "
+            "sordino.nn.replace_batch_norm(model), or layer.eval() to keep its statistics as they are."
         )
     if isinstance(layer, _INSTANCE) and layer.track_running_stats:
         return "keeps running statistics of the records without noise. Set track_running_stats=False."
@@ -116,7 +118,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         raise UnsupportedError(
             "Norms of gradients are bounded in float64, which the device 'mps' lacks. Use 'cpu' or 'cuda'."
         )
-    check_model(network.model)
+    check_model(network.model, copied=not network.sharded)
     try_out(network, x, y)
     if network.sharded:
         engine = _sharded(network, x, y, chunk)

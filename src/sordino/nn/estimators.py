@@ -26,7 +26,7 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.clip.tensors import row_factors
 from sordino.nn.data import single, source_of
 from sordino.nn.solvers import noise_rate
-from sordino.nn.trainer import Trainer
+from sordino.nn.trainer import Trainer, trainer_of
 from sordino.private_estimator import (
     PrivateEstimator,
     Scored,
@@ -231,7 +231,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         more = self.trainer_options or {}
         if own := sorted(set(_OF_TRAINERS) & set(more)):
             raise InvalidInputError(f"Expected {own[0]} outside of trainer_options: pass {own[0]}= itself.")
-        return Trainer(model, loss, **(settings | more))
+        return trainer_of(model, loss, settings | more)
 
     def _clip(self) -> float:
         """Return the clip of a record's gradient: the asked one, or by what is learned."""

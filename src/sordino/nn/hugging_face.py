@@ -6,13 +6,16 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sordino.errors import InvalidInputError, PlanSpentError, UnsupportedError, require_extra
+from sordino.nn.data import share_items, source_of
 from sordino.nn.loop import make_private
+from sordino.nn.trainer import NOT_PUBLIC
 
 try:
     import transformers
@@ -37,6 +40,14 @@ _REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
 )
 
 
+_THEIRS = ("transformers", "trl")
+_ELSEWHERE = {
+    "epsilon": "epsilon=", "delta": "delta=", "loss": "loss=", "model": "model=",
+    "batch_size": "per_device_train_batch_size * gradient_accumulation_steps", "steps": "max_steps",
+    "epochs": "num_train_epochs", "validation": "eval_dataset=", "callbacks": "callbacks=",
+}  # fmt: skip
+
+
 def _refuse(args: Any) -> None:
     for name, harmless, reason in _REFUSED:
         value = getattr(args, name, harmless[0])
@@ -49,22 +60,45 @@ def _refuse(args: Any) -> None:
         )
 
 
-def next_word_loss(outputs: Tensor, words: Tensor) -> Tensor:
-    """Return the mean loss of the next words of a record; labels of -100 are left out."""
-    wanted = words[:, 1:].flatten()
+# What of a trainer is replaced here, so that one of the caller's own is not called, or lets records through.
+_REPLACED = {
+    "compute_loss": "it is not called, as it sees a whole batch. Pass loss(outputs, labels) of one record",
+    "training_step": "gradients of its own have neither clip nor noise. Pass loss= and callbacks= instead",
+    "get_train_dataloader": "batches are drawn by the curator. Pass train_dataset= and data_collator=",
+    "_inner_training_loop": "nobody knows what it releases. Write the loop with sordino.nn.make_private",
+}
+
+
+def token_loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean loss of the words of a record; labels of -100 are left out."""
+    wanted = labels.flatten()
     total = nn.functional.cross_entropy(
-        outputs[:, :-1].flatten(0, 1).float(), wanted, ignore_index=-100, reduction="sum"
+        outputs.flatten(0, 1).float(), wanted, ignore_index=-100, reduction="sum"
     )
     return total / (wanted != -100).sum().clamp(min=1)
+
+
+def next_word_loss(outputs: Tensor, words: Tensor) -> Tensor:
+    """Return the mean loss of the next words of a record; labels of -100 are left out."""
+    return token_loss(outputs[:, :-1], words[:, 1:])
+
+
+def number_loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the squared error of the numbers of a record."""
+    return nn.functional.mse_loss(outputs.reshape(labels.shape).float(), labels.float())
 
 
 def _loss_of(model: nn.Module) -> Any:
     kinds = [type(module).__name__ for module in model.modules()]
     if any(kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in kinds):
         return next_word_loss
+    if any(kind.endswith("ForTokenClassification") for kind in kinds):
+        return token_loss
     if any(kind.endswith("Classification") for kind in kinds):
         config = getattr(model, "config", None)
-        return nn.MSELoss() if getattr(config, "num_labels", 2) == 1 else nn.CrossEntropyLoss()
+        usual = "regression" if getattr(config, "num_labels", 2) == 1 else "single_label_classification"
+        known = {"regression": number_loss, "multi_label_classification": nn.BCEWithLogitsLoss()}
+        return known.get(getattr(config, "problem_type", None) or usual, nn.CrossEntropyLoss())
     raise InvalidInputError(
         "Expected a model for causal language or classification, or loss=: a function of outputs and labels."
     )
@@ -99,12 +133,14 @@ class PrivateTraining:
     loss : ``loss(outputs, labels)`` of one record; None takes that of causal language or classification.
     private : further settings of :func:`sordino.nn.make_private`: clip_norm, groups, noise, ledger ...
 
-    The expected batch is ``per_device_train_batch_size * gradient_accumulation_steps`` records; as many as
-    the first number are differentiated at once. Released gradients are not clipped (``max_grad_norm``).
+    The expected batch is ``per_device_train_batch_size * gradient_accumulation_steps`` records, or persons
+    where ``private`` has ``groups``; as many as the first number are differentiated at once. Released
+    gradients are not clipped (``max_grad_norm``).
 
     **Privacy.** That of :func:`sordino.nn.make_private`. What would make it false is refused by name: batches
-    by length, packing, resuming, losses of one's own class, quantised bases. Records of ``eval_dataset`` are
-    listed as assumed public. Training loss and norms of gradients are not logged.
+    by length, packing, resuming, losses, steps and loaders of one's own class, quantised bases, evaluation on
+    the records that are trained on. Those of ``eval_dataset`` are listed as assumed public. Training loss and
+    norms of gradients are not logged.
     """
 
     def __init__(
@@ -121,10 +157,12 @@ class PrivateTraining:
                 raise UnsupportedError(
                     f"Expected {name}=None: pass the model itself, and loss= for its loss."
                 )
+        private = dict(private or {})
+        for name in sorted(private.keys() & _ELSEWHERE.keys()):
+            raise InvalidInputError(f"Expected private without {name!r}: it is {_ELSEWHERE[name]} here.")
         super().__init__(*args, **known)
-        self._private = {"epsilon": epsilon, "delta": delta, **(private or {})}
+        self._private = {"epsilon": epsilon, "delta": delta, **private}
         self._loss, self._steps, self._released = loss, None, iter(())
-        self.privacy: Any = None
 
     def train(self: Any, resume_from_checkpoint: Any = None, **known: Any) -> Any:
         """Train; the budget is booked and spent here."""
@@ -158,33 +196,44 @@ class PrivateTraining:
                 "Expected a base in float32 or bfloat16, got a quantised one: its products are not followed, "
                 "so no norm of a gradient is proven. Load it without quantization_config."
             )
-        home = next(kind for kind in type(self).__mro__ if "compute_loss" in vars(kind))
-        if home.__module__.partition(".")[0] not in ("transformers", "trl") and self._loss is None:
-            raise UnsupportedError(
-                f"Expected the loss as loss=, got compute_loss of {home.__name__}: it is not called, as it "
-                "sees a whole batch. Pass loss(outputs, labels) of one record."
-            )
+        for name, reason in _REPLACED.items():
+            homes = [kind for kind in (self, *type(self).__mro__) if name in vars(kind)]
+            own = [kind for kind in homes if kind.__module__.partition(".")[0] not in _THEIRS]
+            own = [kind for kind in own if kind is not PrivateTraining]
+            if own and (name != "compute_loss" or self._loss is None):
+                whose = getattr(own[0], "__name__", "this trainer")
+                raise UnsupportedError(f"Expected no method of one's own, got {name} of {whose}: {reason}.")
 
     def _open(self: Any, batch: int, at_once: int) -> None:
-        loader = super().get_train_dataloader()  # type: ignore[misc]
-        records = len(loader.dataset)
-        each, args = math.ceil(records / batch), self.args
-        steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * each)
-        public = () if self.eval_dataset is None else ("records of eval_dataset",)
-        settings = {"chunk_size": at_once, "device": args.device, "public": public} | self._private
+        args, settings = self.args, {"chunk_size": at_once, "device": self.args.device} | self._private
+        loss = _loss_of(self.model) if self._loss is None else self._loss
+        source = source_of(super().get_train_dataloader())  # type: ignore[misc]
+        source = replace(source, batch=None).with_owners(settings.pop("groups", None))
+        self._check_public()
+        self._each = math.ceil(source.population / batch)
+        steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * self._each)
+        facts = () if self.eval_dataset is None else ("records of eval_dataset",)
+        settings["public"] = (*facts, *settings.get("public", ()))
         if args.bf16:
             settings.setdefault("precision", torch.bfloat16)
-        data = torch.utils.data.DataLoader(loader.dataset, collate_fn=loader.collate_fn)
-        loss = _loss_of(self.model) if self._loss is None else self._loss
         self.model.train()
-        groups = settings.pop("groups", None)
-        self._each = each
+        settings |= {"batch_size": min(batch, source.population), "steps": steps}
         with _own_forward(self.model):
-            self._steps = make_private(
-                self.model, loss, data, groups=groups, batch_size=min(batch, records), steps=steps, **settings
-            )
+            self._steps = make_private(self.model, loss, source, **settings)
         self._steps.quiet = True
-        self._released, self.privacy = iter(self._steps), self._steps.privacy
+        self._released = iter(self._steps)
+
+    def _check_public(self: Any) -> None:
+        """Refuse evaluation on records that are trained on: their loss is logged without noise."""
+        told = self.eval_dataset
+        for public in told.values() if isinstance(told, dict) else [told]:
+            if public is not None and share_items(public, self.train_dataset):
+                raise UnsupportedError(NOT_PUBLIC.format(name="eval_dataset"))
+
+    @property
+    def privacy(self: Any) -> Any:
+        """The report, once a training was begun."""
+        return None if self._steps is None else self._steps.privacy
 
     def get_train_dataloader(self: Any) -> Any:
         """Return numbers of steps: the records stay with the curator."""
@@ -195,7 +244,8 @@ class PrivateTraining:
 
     def training_step(self: Any, model: nn.Module, inputs: Any, *rest: Any, **known: Any) -> Tensor:
         """Set the gradients to released ones; the loss of the records is nobody's."""
-        next(self._released)
+        if next(self._released, None) is None:
+            raise PlanSpentError("All steps that were paid for are spent: the trainer asks for another one.")
         return torch.zeros((), device=self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:

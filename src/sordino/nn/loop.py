@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning
 from sordino.nn.data import source_of
 from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, open_session, together
-from sordino.nn.trainer import Trainer
+from sordino.nn.trainer import trainer_of
 
 # what concerns the steps of a trainer, and a loop of one's own does by itself
 _OF_TRAINERS = {
@@ -25,7 +25,11 @@ _OF_TRAINERS = {
 
 
 class PrivateSteps:
-    """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient."""
+    """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient.
+
+    ``privacy`` is the report. A backward pass of the caller's own that reaches the model before the loop has
+    ended is noted there, and then nothing is guaranteed.
+    """
 
     quiet = False  # whether the loop is known to use what a step sets: its first learning rate may be zero
 
@@ -33,6 +37,7 @@ class PrivateSteps:
         self._session, self._network, self._model, self._steps = session, network, model, steps
         self._begun = self._ended = False
         self.privacy = session.report
+        self._stop_watching = _watch(self, network.own(model).values())
 
     def __len__(self) -> int:
         return self._steps
@@ -59,52 +64,58 @@ class PrivateSteps:
         if self._begun:
             raise self._spent()
         self._begun = True
-        network, own = self._network, self._network.own(self._model)
-        before = torch.empty(0)
-        with self._session as session, _watching(own.values()):
-            for step in range(self._steps):
-                point = network.flat(self._model)
-                unmoved = step == 1 and not self.quiet and torch.equal(point, before)
-                if unmoved and not any(p.grad is not None and p.grad.any() for p in own.values()):
-                    warnings.warn(
-                        "The gradient of the first step was thrown away and no parameter has moved. Each "
-                        "step sets .grad anew: leave out optimizer.zero_grad(), or call it after "
-                        "optimizer.step().",
-                        UserWarning,
-                        stacklevel=2,
-                    )
-                before = point
-                released = session.curator.release("gradient", point)
-                network.set_gradients(self._model, released)
-                yield step
-                if self._ended:
-                    break
+        network = self._network
+        before = released = torch.empty(0)
+        try:
+            with self._session as session:
+                for step in range(self._steps):
+                    point = network.flat(self._model)
+                    if not self.quiet and torch.equal(point, before) and released.any():
+                        self.quiet = True
+                        warnings.warn(_THROWN_AWAY.format(step=step - 1), UserWarning, stacklevel=2)
+                    before = point
+                    released = session.curator.release("gradient", point)
+                    network.set_gradients(self._model, released)
+                    yield step
+                    if self._ended:
+                        break
+        finally:
+            self._stop_watching()
+
+    def note_gradient(self) -> None:
+        """Note, once, that a backward pass has reached the model."""
+        if not self.privacy.unpaid:
+            self.privacy = self.privacy.with_unpaid("a backward pass of the caller's own")
+            warnings.warn(
+                "A backward pass has reached the model inside a private loop, or before it began. If its "
+                "loss reads the data, this gradient has neither clip nor noise: the report now guarantees "
+                "nothing. Use the .grad that each step sets; an optimiser with a closure (LBFGS) cannot be "
+                "used. Differentiate public records on a copy of the model.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
 
 
-@contextmanager
-def _watching(parameters: Iterable[Tensor]) -> Iterator[None]:
-    """Warn, once, when a backward pass reaches parameters whose gradients are to be released ones."""
-    said = list[bool]()
+_THROWN_AWAY = (
+    "The gradient of step {step} was paid for and thrown away: no parameter has moved since. Each step sets "
+    ".grad anew, so call optimizer.step() after every one, and zero_grad() never or after it; an optimiser "
+    "of other parameters moves none of these. To accumulate gradients raise batch_size: one step then "
+    "releases a larger batch, in blocks of chunk_size records. (steps.quiet = True if the loop reads .grad.)"
+)
+
+
+def _watch(steps: PrivateSteps, parameters: Iterable[Tensor]) -> Callable[[], Any]:
+    """Tell the steps of backward passes that reach these parameters, until what is returned is called."""
+    whom = weakref.ref(steps)
 
     def note(gradient: Tensor) -> None:
-        if not said:
-            said.append(True)
-            warnings.warn(
-                "A backward pass has reached the model inside a private loop. If its loss reads the data, "
-                "this gradient has neither clip nor noise, and the report does not cover what is made of it. "
-                "Use the .grad that each step sets; an optimiser with a closure (LBFGS) cannot be used.",
-                PrivacyWarning,
-                stacklevel=2,
-            )
+        if (found := whom()) is not None:
+            found.note_gradient()
 
     own = list(parameters)
     handles = [p.register_hook(note) for p in own]
     handles += [p.register_post_accumulate_grad_hook(note) for p in own]  # which FSDP calls for shards
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    return weakref.finalize(steps, lambda: [handle.remove() for handle in handles])
 
 
 def make_private(
@@ -124,9 +135,10 @@ def make_private(
         steps, clip_norm, engine, chunk_size, relation, unit, ledger, dataset_id and so on.
 
     **Privacy.** Holds for the whole transcript as long as the loop looks at the data only through ``.grad``.
-    A backward pass of the caller's own that reaches the parameters (also in a closure) is warned about.
+    A backward pass of the caller's own that reaches the parameters before the loop has ended (also in a
+    closure) is warned about, and the report then guarantees nothing.
     """
-    trainer = Trainer(model, loss, **settings)
+    trainer = trainer_of(model, loss, settings)
     if trainer.optimizer == "srm" or trainer.checkpoint is not None:
         raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
     unused = sorted(_OF_TRAINERS & settings.keys())

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.parameter import UninitializedParameter
 
-from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute.draws import TURN, generators, restore
 from sordino.kernel import public_generator
 from sordino.nn.data import Fields
@@ -255,6 +255,14 @@ def copy_module(model: nn.Module) -> nn.Module:
             "(FSDP, fully_shard). Trainer and make_private take what fully_shard makes, nothing else does; "
             "FullyShardedDataParallel flattens parameters, so that layers cannot be told apart."
         )
+    for name, p in model.named_parameters():
+        hooks = [*(p._backward_hooks or {}).values(), *(p._post_accumulate_grad_hooks or {}).values()]
+        if any(hook.__module__ != "sordino.nn.loop" for hook in hooks):
+            raise UnsupportedError(
+                f"Expected parameters without hooks, got one on {name!r}: it would not be called, as no "
+                "backward pass forms the gradient of a parameter. Remove it; change .grad in a loop of "
+                "make_private, or the gradient in forward."
+            )
     try:
         return copy.deepcopy(model)
     except RuntimeError:

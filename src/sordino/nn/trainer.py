@@ -6,18 +6,25 @@ import copy
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sordino.errors import DivergenceWarning, InvalidInputError, InvalidTypeError, UnsupportedError
+from sordino.errors import (
+    DivergenceWarning,
+    InvalidInputError,
+    InvalidTypeError,
+    PrivacyWarning,
+    UnsupportedError,
+)
 from sordino.execute.processes import join_processes
 from sordino.kernel import Relation
 from sordino.ledger.address import hide
-from sordino.nn.augment import MeanOfViews, views_of
+from sordino.nn.augment import MeanOfViews, holds_records, views_of
 from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, sized_engine
@@ -99,6 +106,10 @@ def warn_if_diverged(before: Tensor, after: Tensor, scores: tuple[float, ...] = 
 
 
 _BLOCK = 1024
+NOT_PUBLIC = (
+    "Expected public records as {name}, got records that are trained on: their loss would be told without "
+    "noise, and the report would still say private. Hold public records back, or pass none."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +214,8 @@ class Trainer:
         the records, with normalised gradients. None takes the plain values in brackets.
     optimizer : ``"sgd"`` [this], ``"adam"``, ``"ls-sgd"``, ``"ls-adam"`` (smoothed by layer) or ``"srm"``.
     optimizer_options : momentum, nesterov; beta1, beta2; gamma, difference_clip, first_batch.
-    batch_size : the *expected* batch size [256]: each record (or person) enters a batch independently.
+    batch_size : the *expected* batch size [that of a loader, else 256]: each record (or person) enters a
+        batch independently.
     epochs, steps : how long [10 epochs]; ``steps`` goes before ``epochs``.
     clip_norm : the gradient of each record (the summed gradient of each person) is clipped to this norm [1].
     learning_rate, schedule [cosine], weight_decay, smoothing, projection, average [0] : see
@@ -338,6 +350,8 @@ class Trainer:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
 
     def _prepare(self, source: Source) -> Training:
+        if (source.batch or 1) > 1 and self.batch_size is None and self.recipe is None:
+            return replace(self, batch_size=source.batch)._prepare(source)
         booked = self.ledger, self.dataset_id
         budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
         self._check_kinds()
@@ -374,9 +388,11 @@ class Trainer:
         if network.sharded:
             executor = _sharded().sharded_executor(executor, engine, source.example, expected)
         mark = check_records(executor, network, source.example)
-        watch, shown = self._watch(network, solver.recipe)
+        watch, shown = self._watch(network, solver.recipe, source)
         facts = (*public_facts(task), *owner_facts(self), *shown, *self.public)
         notes = (*engine_notes(engine), *said)
+        if (source.batch or 1) > 1 and min(source.batch or 1, source.population) != batch:
+            notes += (f"the loader's batch size of {source.batch} was not used",)
         if source.views is not None:
             notes += (f"clipped is the mean gradient of {source.views.count} random views of a record",)
         if processes is not None:
@@ -442,7 +458,7 @@ class Trainer:
         if isinstance(self.public, str) or not all(isinstance(fact, str) for fact in self.public):
             raise InvalidTypeError("Expected public as a tuple of texts, got something else. Pass (text,).")
 
-    def _watch(self, network: Network, recipe: Recipe) -> tuple[Watch, tuple[str, ...]]:
+    def _watch(self, network: Network, recipe: Recipe, trained: Source) -> tuple[Watch, tuple[str, ...]]:
         """Return scores and callbacks, and what the report says of scored records; they are tried once."""
         every = max(1, math.ceil(recipe.steps / 10)) if self.validate_every is None else self.validate_every
         if every < 1:
@@ -450,6 +466,14 @@ class Trainer:
         if not isinstance(self.callbacks, (tuple, list)) or not all(map(callable, self.callbacks)):
             raise InvalidTypeError(
                 "Expected callbacks as a tuple of functions of a step, got something else. Pass (function,)."
+            )
+        functions = (*self.callbacks, *((self.validation,) if callable(self.validation) else ()))
+        if functions and holds_records(functions, trained):
+            warnings.warn(
+                "A callback or validation holds the training records: what it tells of them has no noise, "
+                "and the report does not cover it. Let it look at public records only.",
+                PrivacyWarning,
+                stacklevel=4,
             )
         watch = Watch(self.model, network, recipe, None, every, tuple(self.callbacks))
         if self.validation is None:
@@ -460,6 +484,8 @@ class Trainer:
             float(self.validation(first))  # what fails, fails before a budget is spent
             return watch, (said,)
         source = source_of(self.validation)
+        if source.shares(trained):
+            raise UnsupportedError(NOT_PUBLIC.format(name="validation"))
         watch.score = lambda model: _mean_loss(model, network, self.loss, source)
         try:
             watch.start = watch.score(first)
@@ -489,6 +515,23 @@ class Trainer:
         scores = () if watch.start is None else (watch.start, *(score for _, score in watch.history))
         warn_if_diverged(session.state.vector, watch.network.flat(model), scores)
         return Trained(model, session.report, steps, tuple(watch.history))
+
+
+_OTHER_WORDS = {
+    "max_grad_norm": "clip_norm", "l2_norm_clip": "clip_norm", "target_epsilon": "epsilon",
+    "noise_multiplier": "epsilon", "target_delta": "delta", "sample_rate": "batch_size", "max_steps": "steps",
+}  # fmt: skip
+
+
+def trainer_of(model: nn.Module, loss: Loss, settings: dict[str, Any]) -> Trainer:
+    """Return the trainer of some settings; a word that is none of them is refused with the one that is."""
+    known = [one.name for one in fields(Trainer)]
+    for name in settings.keys() - known:
+        close = [_OTHER_WORDS[name]] if name in _OTHER_WORDS else get_close_matches(name, known, 1)
+        meant = f" Pass {close[0]}=." if close else ""
+        noise = " Noise follows from epsilon." if name == "noise_multiplier" else ""
+        raise InvalidInputError(f"Expected settings of sordino.nn.Trainer, got {name!r}.{meant}{noise}")
+    return Trainer(model, loss, **settings)
 
 
 def _sharded() -> Any:

@@ -356,6 +356,10 @@ class PrivacyReport:
         own = [status for status, is_so in found.items() if is_so]
         return Status.worst([*own, *(price.status for price in self.learned)])
 
+    def with_unpaid(self, reason: str) -> PrivacyReport:
+        """Return the report beside something that read the records and paid nothing."""
+        return replace(self, unpaid=(*self.unpaid, reason))
+
     @property
     def guarantee(self) -> str:
         """The guarantee in one plain sentence."""

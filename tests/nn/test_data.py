@@ -1,0 +1,167 @@
+"""What records may look like at the door, and which loaders, lists and public records are refused by name."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from tests.nn.helpers import blobs, perceptron
+from torch import nn
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+from sordino.errors import InvalidInputError, InvalidTypeError, PrivacyWarning, UnsupportedError
+from sordino.nn import NeuralClassifier, Trainer, make_private
+from sordino.nn.data import overlap, source_of
+from sordino.nn.federated import TorchModel
+
+LOSS = nn.CrossEntropyLoss()
+RUN = {"epsilon": 3.0, "delta": 1e-4, "steps": 2, "batch_size": 30}
+X, Y = blobs()
+DOORS = {
+    "Trainer": lambda data: Trainer(perceptron(), LOSS, **RUN).fit(data),
+    "make_private": lambda data: make_private(perceptron(), LOSS, data, **RUN),
+    "Flower": lambda data: TorchModel(perceptron(), LOSS, data),
+}
+SAMPLERS = {
+    "subset": {"sampler": torch.utils.data.SubsetRandomSampler(range(40))},
+    "weights": {"sampler": torch.utils.data.WeightedRandomSampler(torch.ones(120), 120)},
+    "own": {"sampler": type("Own", (torch.utils.data.RandomSampler,), {})(X)},
+    "batches": {"batch_sampler": [[0, 1], [2, 3]]},
+    "batches of some": {
+        "batch_sampler": torch.utils.data.BatchSampler(
+            torch.utils.data.SubsetRandomSampler(range(9)), 3, False
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_a_loader_that_leaves_records_out_is_refused_by_name(kind, door):
+    """Its sampler was dropped in silence: forty of 120 records were asked for, and all were trained on."""
+    with pytest.raises(UnsupportedError, match=r"got one with a (Subset|Weighted|Own|list).*Subset\(dataset"):
+        DOORS[door](DataLoader(TensorDataset(X, Y), **SAMPLERS[kind]))
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_loader_of_all_records_gives_its_batch_size(shuffle):
+    loader = DataLoader(TensorDataset(X, Y), batch_size=24, shuffle=shuffle)
+    asked = {"epsilon": 3.0, "delta": 1e-4, "steps": 2}
+    trained = Trainer(perceptron(), LOSS, **asked).fit(loader)
+    assert trained.privacy.releases[0].sampling == "Poisson(rate=0.2)"
+    own = Trainer(perceptron(), LOSS, **asked, batch_size=60).fit(loader)
+    assert own.privacy.releases[0].sampling == "Poisson(rate=0.5)"
+    assert "the loader's batch size of 24 was not used" in own.privacy.notes
+    rule = Trainer(perceptron(), LOSS, **asked, recipe="tabular").fit(loader)
+    assert "the loader's batch size of 24 was not used" in rule.privacy.notes
+
+
+def test_a_loader_that_accelerate_has_prepared_is_taken():
+    accelerate = pytest.importorskip("accelerate", reason="comes with the extra 'transformers'")
+    loader = DataLoader(TensorDataset(X, Y), batch_size=24, shuffle=True)
+    source = source_of(accelerate.Accelerator(cpu=True).prepare(loader))
+    assert (source.population, source.batch) == (120, 24)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_list_of_records_is_a_data_set(door):
+    DOORS[door](list(zip(X, Y, strict=True)))
+    DOORS[door]([X, Y])
+
+
+def test_two_records_in_a_list_are_not_two_tensors():
+    assert source_of([(X[0], Y[0]), (X[1], Y[1])]).population == 2
+    assert source_of([{"input": X[0], "labels": Y[0]}, {"input": X[1], "labels": Y[1]}]).population == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (TensorDataset(X, Y, torch.ones(120)), "got 3.*Weights of records belong into the targets"),
+        ((X, Y, Y), "two tensors, inputs and targets, got 3"),
+        ([((X[0], X[1]), Y[0])] * 3, "Several inputs have names"),
+        (iter([(X[0], Y[0])]), "read a stream into a list of records first"),
+    ],
+)
+def test_records_that_cannot_be_read_are_refused_with_a_remedy(data, said):
+    with pytest.raises((InvalidInputError, InvalidTypeError), match=said):
+        source_of(data)
+
+
+PUBLIC = {
+    "itself": lambda x, y: (x, y),
+    "a part": lambda x, y: (x[100:], y[100:]),
+    "every other": lambda x, y: (x[::2], y[::2]),
+    "a copy": lambda x, y: (x.clone(), y),
+    "an array": lambda x, y: (x.numpy(), y.numpy()),
+    "a data set": lambda x, y: TensorDataset(x, y),
+    "names": lambda x, y: ({"input": x}, y),
+}
+
+
+@pytest.mark.parametrize("way", [name for name in PUBLIC if name != "names"])
+def test_training_records_are_no_public_ones(way):
+    """Their loss was told without noise, under a report that said private."""
+    trainer = Trainer(perceptron(), LOSS, **RUN, validation=PUBLIC[way](X, Y))
+    with pytest.raises(UnsupportedError, match="public records as validation"):
+        trainer.fit(X, Y)
+
+
+def test_training_records_of_the_estimators_are_no_public_ones():
+    x, y = X.double().numpy(), Y.numpy()
+    model = NeuralClassifier(3.0, 1e-4, max_iter=2, trainer_options={"validation": (x, y)})
+    with pytest.raises(UnsupportedError, match="public records as validation"):
+        model.fit(x, y)
+
+
+def test_records_that_were_held_back_are_public():
+    x, y = blobs(200)
+    items = TensorDataset(x, y)
+    for held, rest in (((x[:80], y[:80]), (x[80:], y[80:])), ((x[::2], y[::2]), (x[1::2], y[1::2]))):
+        assert not source_of(held).shares(source_of(rest))
+    first, second = (Subset(items, range(*ends)) for ends in ((0, 50), (50, 90)))
+    assert not source_of(first).shares(source_of(second))
+    assert source_of(first).shares(source_of(Subset(items, [49])))
+    trained = Trainer(perceptron(), LOSS, **RUN, validation=(x[:80], y[:80])).fit(x[80:], y[80:])
+    assert trained.history
+
+
+def test_memory_in_common_is_found_whatever_the_type():
+    for kind in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool):
+        some = torch.zeros(10, 3).to(kind)
+        assert overlap(some, some[4:])
+        assert not overlap(some[:4], some[4:])
+        assert not overlap(some, some.clone())
+    assert overlap(np.zeros(1), np.zeros(1)) is False
+    assert not overlap(torch.zeros(2).to_sparse(), torch.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["validation", "callbacks"])
+def test_a_function_that_holds_the_training_records_is_warned_about(name):
+    def look(step):
+        return float(X.sum()) * 0.0
+
+    public = blobs(seed=1)[0]
+    for function, warned in ((look, True), (lambda step: float(public.sum()) * 0.0, False)):
+        known = {name: function if name == "validation" else (function,)}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            Trainer(perceptron(), LOSS, **RUN, **known).fit(X, Y)
+        assert any(one.category is PrivacyWarning for one in caught) == warned
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("max_grad_norm", "Pass clip_norm="),
+        ("noise_multiplier", r"Pass epsilon=\. Noise follows from epsilon"),
+        ("target_delta", "Pass delta="),
+        ("clipnorm", "Pass clip_norm="),
+        ("nonsense", "got 'nonsense'"),
+    ],
+)
+def test_words_of_others_are_answered_with_ours(name, said):
+    with pytest.raises(InvalidInputError, match=said):
+        make_private(perceptron(), LOSS, (X, Y), epsilon=1.0, **{name: 1.0})
+    with pytest.raises(InvalidInputError, match=said):
+        NeuralClassifier(1.0, 1e-4, trainer_options={name: 1.0}).fit(X.numpy(), Y.numpy())
