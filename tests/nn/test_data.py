@@ -165,3 +165,103 @@ def test_words_of_others_are_answered_with_ours(name, said):
         make_private(perceptron(), LOSS, (X, Y), epsilon=1.0, **{name: 1.0})
     with pytest.raises(InvalidInputError, match=said):
         NeuralClassifier(1.0, 1e-4, trainer_options={name: 1.0}).fit(X.numpy(), Y.numpy())
+
+
+def convolution():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 36, 3))
+
+
+def collated(items):
+    return torch.utils.data.default_collate(items)
+
+
+IMAGES, CLASSES = torch.rand(24, 8, 8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(24) % 3
+STRIDES = {
+    "tensors": lambda x: (x, CLASSES),
+    "arrays": lambda x: (x.numpy(), CLASSES.numpy()),
+    "a data set": lambda x: TensorDataset(x, CLASSES),
+    "items": lambda x: list(zip(x, CLASSES, strict=True)),
+    "collated items": lambda x: DataLoader(TensorDataset(x, CLASSES), collate_fn=collated),
+    "names": lambda x: ({"input": x}, CLASSES),
+}
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(24) // 2])
+@pytest.mark.parametrize("way", STRIDES)
+def test_images_whose_channels_lie_last_in_memory_count_like_others(way, groups):
+    """Each of them counted zero, in silence: no rule is known for operations on other strides."""
+    found = []
+    for x in (IMAGES.permute(0, 3, 1, 2), IMAGES.permute(0, 3, 1, 2).contiguous()):
+        model = convolution()
+        settings = {"epsilon": float("inf"), "delta": 1e-3, "steps": 1, "batch_size": 24, "clip_norm": 0.5}
+        for _ in make_private(model, LOSS, STRIDES[way](x), groups=groups, **settings):
+            found.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert float(found[0].norm()) > 0.01
+    torch.testing.assert_close(*found, atol=1e-6, rtol=1e-4)
+
+
+def test_views_whose_strides_are_others_count_like_others():
+    class Turned:
+        draws = 0
+
+        def __call__(self, image, numbers):
+            return image.transpose(-1, -2)
+
+    trainer = Trainer(
+        convolution(), LOSS, float("inf"), 1e-3, steps=1, batch_size=24, augment=Turned(), learning_rate=1.0
+    )
+    before, after = (
+        convolution().state_dict(),
+        trainer.fit(IMAGES.permute(0, 3, 1, 2), CLASSES).model.state_dict(),
+    )
+    assert all(not torch.equal(before[name], after[name]) for name in before)
+
+
+class Fragile:
+    """A loss that fails from some time on: on every record, or on those of one class."""
+
+    def __init__(self, only=None, error=RuntimeError):
+        self.begun, self.only, self.error = False, only, error
+
+    def __call__(self, outputs, targets):
+        if self.begun and (self.only is None or bool((targets == self.only).any())):
+            raise self.error("it fails")
+        return nn.functional.cross_entropy(outputs, targets, reduction="sum")
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(120) // 2])
+@pytest.mark.parametrize("error", [RuntimeError, UnsupportedError, UserWarning])
+def test_what_fails_whatever_the_record_is_said(error, groups):
+    """All records were left out in silence, and the model was trained on noise."""
+    loss = Fragile(error=error)
+    loop = iter(make_private(perceptron(), loss, (X, Y), groups=groups, engine="vmap", **RUN))
+    loss.begun = True
+    with pytest.raises((InvalidInputError, UnsupportedError), match="it fails"):
+        next(loop)
+
+
+def test_what_fails_on_some_records_stays_unsaid():
+    class Marked(nn.Module):
+        """Fails on records that are marked by a number no made-up record has."""
+
+        def __init__(self):
+            super().__init__()
+            self.inner, self.begun = perceptron(), [False]
+
+        def forward(self, x):
+            if self.begun[0] and bool((x[:, 0] > 1e6).any()):
+                raise UnsupportedError("it fails on a record")
+            return self.inner(x)
+
+    x, found = X.clone(), []
+    x[7, 0] = 1e7
+    for data in ((x, Y), (torch.cat([x[:7], x[8:]]), torch.cat([Y[:7], Y[8:]]))):
+        model = Marked()
+        steps = make_private(
+            model, LOSS, data, epsilon=float("inf"), delta=1e-3, steps=1, batch_size=len(data[0])
+        )
+        steps._network.model.begun[0] = True
+        for _ in steps:
+            found.append(torch.cat([p.grad.flatten() for p in model.parameters()]) * len(data[0]))
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)

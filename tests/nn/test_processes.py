@@ -86,7 +86,11 @@ def test_a_budget_that_the_first_process_lacks_stops_all(seen, folder):
     [
         ("steps", "WorkerError: The processes of this training are not at", None),
         ("stopped", "SordinoError: enough", "WorkerError: The first process has stopped"),
-        ("failing", "WorkerError: Another process", "InvalidInputError: The model or the device failed"),
+        (
+            "failing",
+            "WorkerError: Another process",
+            "InvalidInputError: The model, the loss or the device fails",
+        ),
     ],
 )
 def test_a_failure_in_one_process_stops_all_and_stays_spent(what, first, second, seen, folder):

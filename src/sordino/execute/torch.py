@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from sordino.errors import InvalidInputError, PlanError
-from sordino.execute.draws import draw_apart, held_generators, hidden_draws, normals
+from sordino.errors import InvalidInputError, PlanError, SordinoError
+from sordino.execute.draws import draw_apart, held_generators, hidden_draws, normals, seeded_draws
 from sordino.execute.persons import Owners
 from sordino.execute.processes import Processes
 from sordino.kernel import Batch, Offer, Question
@@ -48,6 +48,8 @@ class TorchExecutor:
         together, one with many records alone, part by part: memory does not grow with the largest person.
     views : random views, one of which stands for a record whenever it is read; ``owners`` then owns views:
         each record stands there as often as it has views.
+    filler : a made-up record. It is tried at a few releases whose numbers are public: what fails there is
+        said, while a record that fails is left out in silence.
     """
 
     sharded: ClassVar[bool] = False  # whether each process has a shard of every sum
@@ -61,6 +63,7 @@ class TorchExecutor:
     processes: Processes | None = None
     owners: Owners | None = field(default=None, repr=False)
     views: Views | None = None
+    filler: tuple[Tensor, ...] = field(default=(), repr=False)
     held: list[Any] = field(init=False, repr=False)
     _pool: NoisePool = field(init=False, repr=False)
     _secret: NoiseSource = field(init=False, repr=False)
@@ -142,15 +145,34 @@ class TorchExecutor:
         """
 
         def evaluate(some: Rows, spacing: float | None) -> Tensor:
+            def total(records: Any) -> Tensor:
+                return exact_sum(question.query, records, question.params, spacing)
+
+            if self.filler and not question.position & (question.position - 1):  # 0, 1, 2, 4, 8 ...
+                self._try_made_up(total)
             rows = np.arange(self.population) if some is None else some
-            return _bearable(
-                lambda part: exact_sum(question.query, self.records(part), question.params, spacing), rows
-            )
+            return _bearable(lambda part: total(self.records(part)), rows)
 
         if self.processes is None:
             return evaluate(drawn, question.spacing)
         words, said = f"{type(question.query).__name__} {question.position}", (drawn, question.spacing)
         return self.processes.summed(words, question.params, said, self.population, evaluate)
+
+    def _try_made_up(self, total: Callable[[Any], Tensor]) -> None:
+        """Say what fails on the made-up record: it fails whatever the records are, and tells of none."""
+        one = None if self.owners is None else Owners(np.arange(1), np.arange(2))
+        owners = one if self.views is None else self.views.owners(one, 1)
+        alone = replace(self, data=self.filler, collate=None, kinds=None, processes=None, owners=owners)
+        try:
+            with seeded_draws(0):  # public: dropout of the records draws as it would have
+                total(alone.records(None))
+        except (SordinoError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"The model, the loss or the device fails on a made-up record ({type(error).__name__}: "
+                f"{str(error)[:200]}), and so on all records. The budget is spent."
+            ) from None
 
     def hidden(self, private: bool = True) -> AbstractContextManager[None]:
         """Return a block in which others draw what nobody knows; with seeded noise, as they would."""
@@ -164,9 +186,9 @@ class TorchExecutor:
     def batch(self, rows: Ints) -> tuple[Tensor, Tensor]:
         """Return the inputs (a view of each, where views are made) and targets of some rows on the device."""
         x, y = self.plain_batch(rows)
-        if self.views is None or self._draws is None or not len(x):
-            return x, y
-        return self.views.of(x, self._draws), y
+        if self.views is not None and self._draws is not None and len(x):
+            x = self.views.of(x, self._draws)
+        return x.contiguous(), y.contiguous()  # as made-up records are: other strides are other operations
 
     def plain_batch(self, rows: Ints) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of some rows as they are."""
@@ -427,8 +449,6 @@ class ShardedExecutor(TorchExecutor):
     """
 
     sharded: ClassVar[bool] = True
-
-    filler: tuple[Tensor, Tensor] = field(default=(torch.empty(0), torch.empty(0)), repr=False)
 
     @property
     def offer(self) -> Offer:

@@ -151,11 +151,17 @@ class Source:
         return self if groups is None else replace(self, owners=Owners.of(groups, self._records))
 
     def executor(
-        self, device: torch.device, chunk: int, device_noise: bool, processes: Processes | None = None
+        self,
+        device: torch.device,
+        chunk: int,
+        device_noise: bool,
+        processes: Processes | None = None,
+        made_up: tuple[Tensor, Tensor] | None = None,
     ) -> TorchExecutor:
         kinds = (self.example[0].dtype, self.example[1].dtype)
         owners = self.owners if self.views is None else self.views.owners(self.owners, self._records)
-        settings = (self.collate, kinds, processes, owners, self.views)
+        filler = tuple(part[:1] for part in made_up or ())
+        settings = (self.collate, kinds, processes, owners, self.views, filler)
         return TorchExecutor(self.data, device, chunk, device_noise, *settings)
 
     def most(self, batch: int, device: torch.device) -> int:

@@ -13,7 +13,7 @@ from sordino.kernel import Curator, Gaussian, Plan, Relation, Release, Sampling
 from sordino.nn.data import source_of
 from sordino.nn.engine_choice import sized_engine
 from sordino.nn.entrance import check_records
-from sordino.nn.network import Loss, Network
+from sordino.nn.network import Loss, Network, make_up_records
 from sordino.nn.queries import TorchGradient
 from sordino.solvers.updates import HardThreshold
 
@@ -65,7 +65,10 @@ class TorchModel:
         self.network = Network(model.to(device), loss)
         most = source.most(_CHUNK_FOR, torch.device(device))
         self._engine, chunk = sized_engine(self.network, *source.example, method, most, chunk)
-        self.executor = source.executor(torch.device(device), chunk, device.startswith("cuda"))
+        made_up = make_up_records(self.network, *source.example, 2, 1.0)
+        self.executor = source.executor(
+            torch.device(device), chunk, device.startswith("cuda"), made_up=made_up
+        )
         check_records(self.executor, self.network, source.example)
 
     @property

@@ -29,7 +29,7 @@ from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, sized_engine
 from sordino.nn.entrance import check_records
-from sordino.nn.network import Loss, Network, copy_module, is_sharded
+from sordino.nn.network import Loss, Network, copy_module, is_sharded, make_up_records
 from sordino.nn.queries import exact_block
 from sordino.nn.session import Checkpoint, Session, Training, open_session, resume_session, together
 from sordino.nn.solvers import (
@@ -384,7 +384,8 @@ class Trainer:
         task = NetworkTask(engine, source.population, relation, unit, source.grouped, block, choice, rows)
         wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
         noisy_device = wanted and not self.secure_noise
-        executor = source.executor(device, chunk, noisy_device, processes)
+        made_up = make_up_records(network, *source.example, 2, 1.0)
+        executor = source.executor(device, chunk, noisy_device, processes, made_up)
         if network.sharded:
             executor = _sharded().sharded_executor(executor, engine, source.example, expected)
         mark = check_records(executor, network, source.example)
