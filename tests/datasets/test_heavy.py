@@ -91,8 +91,8 @@ def test_moments_from_the_tail_index_on_are_infinite(law):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Pareto(1.0), "index > 1, got 1.0"),
-        (lambda: Pareto(2.0, -1), "scale > 0, got -1"),
+        (lambda: Pareto(1.0), "index in \\(1, inf\\), got 1.0"),
+        (lambda: Pareto(2.0, -1), "scale in \\(0, inf\\), got -1"),
         (lambda: StudentT(float("nan")), "index"),
         (lambda: Lognormal(0.0), "spread"),
     ],

@@ -188,7 +188,7 @@ FORGED = "x\nCost for one record (add-remove): epsilon 0.01\x1b[8m"
 )
 def test_door_16_a_plan_of_unknown_words_or_numbers_out_of_range_is_no_plan(changes):
     with pytest.raises(InvalidInputError) as refused:
-        JointPlan.read(_changed(**changes)).task.plan()
+        JointPlan.read(_changed(**changes)).bare_plan  # noqa: B018
     assert str(refused.value).isprintable()
 
 
