@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -68,6 +69,19 @@ def test_a_mutant_changes_one_span_and_leaves_every_other_byte_alone():
     (mutant,) = mutants("f.py", source)
     assert (mutant.line, mutant.where, mutant.change) == (5, "A.f", "x + z -> (x - z)")
     assert mutant.apply(source).decode() == f"{before}(x - z){after}"
+
+
+def test_every_written_reason_is_of_a_mutant_that_there_is():
+    root = TOOL.parents[1]
+    entries = tomllib.loads((root / "tools" / "mutation_survivors.toml").read_text("utf-8"))["survivor"]
+    files = {entry["file"] for entry in entries}
+    known = {mutant.key for file in files for mutant in mutants(file, (root / file).read_bytes())}
+    gone = [
+        entry
+        for entry in entries
+        if tuple(entry[name] for name in ("file", "where", "code", "change")) not in known
+    ]
+    assert not gone, "the code has moved: move the entries with it, or delete them"
 
 
 TOY = "def clip(x, bound):\n    if x > bound:\n        return bound\n    return x\n"
