@@ -15,11 +15,11 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcinv, erfinv
+from scipy.special import erfinv
 
 from sordino.errors import InvalidInputError, PlanSpentError
 from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
-from sordino.kernel.noise import NoiseSource
+from sordino.kernel.noise import NoiseSource, upper_quantiles
 
 _FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -424,7 +424,7 @@ def _at_least(indices: Ints, values: Floats, free: int, bound: float) -> Ints:
 def _abs_normal_quantile(log_cdf: Floats) -> Floats:
     """Return x with ``P(|Z| <= x) = exp(log_cdf)``, precise in both tails."""
     tail = -np.expm1(log_cdf)
-    out = np.asarray(erfcinv(tail))
-    near_zero = tail > 0.5
-    out[near_zero] = erfinv(np.exp(log_cdf[near_zero]))
-    return math.sqrt(2.0) * out
+    out, near_zero = upper_quantiles(0.5 * tail), tail > 0.5
+    if near_zero.any():
+        out[near_zero] = math.sqrt(2.0) * erfinv(np.exp(log_cdf[near_zero]))
+    return out
