@@ -1,6 +1,7 @@
 """How the CPU time of a private fit grows with the rows, the columns, the entries of a row and what is kept.
 
 Command: python -m benchmarks.growth [--save benchmarks/results/growth.json]
+         python -m benchmarks.growth --widths     (auto at 20 numbers of columns, and where more cost less)
 Each line doubles one of n, d, entries a row (nnz), kept coefficients (k) or parties, the others fixed, and
 prints the exponent p of CPU ~ size^p over the doublings (least of three fits each). Sparse rows, seed 0.
 """
@@ -30,6 +31,7 @@ from sordino.solvers.sparse import Ight
 
 BASE = {"n": 10_000, "d": 10_000, "nnz": 50, "k": 500}
 DOUBLINGS, STEPS = 3, 50
+WIDTHS = tuple(int(d) for d in np.round(np.geomspace(1_000, 8_000_000, 20), -3))
 
 
 def rows(n: int, d: int, nnz: int) -> tuple[Any, np.ndarray]:
@@ -96,14 +98,40 @@ def measured(doublings: int = DOUBLINGS, base: dict[str, int] | None = None) -> 
     return found
 
 
+def widths(sizes: tuple[int, ...] = WIDTHS, n: int = 20_000, fits: int = 5) -> dict[int, float]:
+    """Return the median CPU seconds of the default by columns; a tenth of them tell the class.
+
+    Labels that no column tells would end some fits early, at a constant.
+    """
+    found: dict[int, float] = {}
+    for d in sizes:
+        x, _ = rows(n, d, BASE["nnz"])
+        public = np.random.default_rng(1)
+        signal = x @ np.where(public.random(d) < 0.1, public.normal(size=d), 0.0)
+        y = signal + 0.3 * signal.std() * public.normal(size=n) > 0
+        model = SparseLogisticRegression(1.0, 1e-6, n_nonzero_coefs=BASE["k"], data_norm=1.0)
+        model.fit(x, y)
+        found[d] = float(np.median([cpu(lambda m=model, a=x, b=y: m.fit(a, b), 1) for _ in range(fits)]))
+        fall = max(found.values()) / found[d]
+        print(
+            f"{d:>10,} columns: {found[d]:.3f} s" + f", {fall:.1f} times less than before" * (fall > 1.2),
+            flush=True,
+        )
+    return found
+
+
 def main() -> None:
     """Measure, print, save."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--save", type=Path)
+    parser.add_argument("--widths", action="store_true")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     machine = describe()
     fit("ight", 500, 500, 5, 20)()  # compile
+    if asked.widths:
+        widths()
+        return
     found = measured()
     if asked.save:
         about = {

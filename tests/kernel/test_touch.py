@@ -18,6 +18,16 @@ def test_a_map_holds_what_was_put_in_and_nothing_else(inside, asked):
     assert touched.contains(probe).tolist() == [int(c) in inside for c in probe]
 
 
+@given(seed=st.integers(0, 100), stride=st.sampled_from([1, 64, 2**21, 2**40]))
+def test_a_map_that_is_asked_for_many_columns_finds_the_same_ones(seed, stride):
+    every = stride * np.arange(4000)
+    inside = np.random.default_rng(seed).choice(every, 400, replace=False)
+    touched = TouchMap.of(inside)
+    one_by_one = np.concatenate([touched.slots(part) for part in np.array_split(every, 40)])
+    np.testing.assert_array_equal(touched.slots(every), one_by_one)
+    np.testing.assert_array_equal(touched.slots(inside), np.arange(400))
+
+
 @given(inside=columns)
 def test_slots_number_the_columns_in_their_order(inside):
     inside = list(dict.fromkeys(inside))

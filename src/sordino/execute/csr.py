@@ -368,8 +368,8 @@ def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, ou
 # A clipped gradient in one pass over rows in memory: a block is read once, for its margins and its sum.
 # Its residuals and clips are those of :mod:`sordino.kernel.query`.
 
-_ROWS = 128  # sparse rows of a block: they stay in the cache
-_ENTRIES = 1 << 15  # entries of a dense block
+_ENTRIES = 1 << 15  # entries of a dense block: they stay in the cache
+_STORED = 1 << 17  # entries of a sparse one, which takes turns with the sums of all columns
 # The order of a sum is free where it makes a margin, which a record may have any of.
 _FREE_ORDER = {"reassoc", "contract", "nsz"}
 
@@ -406,9 +406,10 @@ def over_csr(
     indptr: Any, indices: Any, data: Any, rows: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any
 ) -> tuple[float, float]:
     """Add the clipped gradient of sparse rows to ``out``; return the sums of :func:`pull_rows`."""
-    products, room, total, shifted = np.empty(_ROWS), np.empty(_ROWS), 0.0, 0.0
-    for start in range(0, rows.size, _ROWS):
-        count = min(_ROWS, rows.size - start)
+    step = max(32, min(2048, _STORED * (indptr.size - 1) // max(1, data.size)))
+    products, room, total, shifted = np.empty(step), np.empty(step), 0.0, 0.0
+    for start in range(0, rows.size, step):
+        count = min(step, rows.size - start)
         for j in range(count):
             row = rows[start + j]
             products[j] = product(indices, data, indptr[row], indptr[row + 1], w)

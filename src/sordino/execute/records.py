@@ -684,7 +684,8 @@ class LocalView(AffineView):
         csr.map_sums(out, affine.scale, self._offset, shifted)
         if affine.intercept:
             out[-1] = affine.intercept * total
-        self.__dict__["_last"] = (pull, np.array(w), out.copy())
+        if 64 * d < self._base.matrix.size:  # a copy is nothing beside the pass
+            self.__dict__["_last"] = (pull, np.array(w), out.copy())
         return out
 
     def gram(self, factors: Floats) -> Floats:
