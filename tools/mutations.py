@@ -70,6 +70,11 @@ class Mutant:
 
 def mutants(file: str, source: bytes) -> list[Mutant]:
     """Return all mutants of a file that still compile, in the order of its lines."""
+    return [m for m in changed(file, source) if _compiles(m.apply(source))]
+
+
+def changed(file: str, source: bytes) -> list[Mutant]:
+    """Return all changes of a file, also those that no longer compile."""
     starts, rows = [0], source.splitlines(keepends=True)
     for row in rows:
         starts.append(starts[-1] + len(row))
@@ -81,7 +86,7 @@ def mutants(file: str, source: bytes) -> list[Mutant]:
         after = " ".join(text.split())
         change, code = f"{before} -> {after}", rows[node.lineno - 1].decode().strip()
         found.append(Mutant(file, node.lineno, where, change, code, start, stop, text))
-    return [m for m in dict.fromkeys(found) if _compiles(m.apply(source))]
+    return list(dict.fromkeys(found))
 
 
 def _compiles(source: bytes) -> bool:
