@@ -1,5 +1,7 @@
 """PCA, heavy-tailed models and networks take tables as the linear ones do."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -23,9 +25,12 @@ from sordino.errors import (
     InvalidInputError,
     PlanError,
     SchemaError,
+    UnsupportedError,
 )
+from sordino.kernel import Relation
 from sordino.report import report_html
 from sordino.runs import Ask
+from sordino.runs.promise import Enclosure
 from sordino.tables import Ignored, Person, Target, Text
 
 nn = pytest.importorskip("sordino.nn")
@@ -199,17 +204,51 @@ def test_two_runs_that_cost_more_than_was_asked_are_refused_before_the_first(mon
     with pytest.raises(CalibrationError, match=r"certify epsilon = 1\.\d+ together.*Nothing was booked"):
         nn.NeuralClassifier(1.0, 1e-5, **booked).fit(TABLE)
     assert not ledger.history("ward")
-    monkeypatch.setattr(Ask, "require_left", lambda self, *plans: None)  # the report looks at it again
+    monkeypatch.setattr(Ask, "booked", lambda self, *plans: nullcontext())  # the report looks at it again
     with pytest.raises(PlanError, match=r"epsilon <= 1 for all steps together, certified are 1\.\d+"):
         nn.NeuralClassifier(1.0, 1e-5, schema=SCHEMA, max_iter=5).fit(TABLE)
 
 
-def test_a_network_books_both_runs_or_none(tmp_path):
+@pytest.mark.parametrize("delta", [1e-5, None])
+def test_a_network_books_both_runs_at_once(delta, tmp_path):
+    """They were booked one after the other, and a budget of what was asked for ended after the first."""
     ledger = Ledger.open(tmp_path / "ledger.db")
-    ledger.create("ward", BudgetPolicy(epsilon=1.0, delta=1e-4))
+    ledger.create("ward", BudgetPolicy(epsilon=1.0, delta=1e-5))
     booked = {"ledger": ledger, "dataset_id": "ward", "schema": SCHEMA, "max_iter": 5}
-    with pytest.raises(BudgetExceededError, match="Nothing was booked"):
+    with pytest.raises(BudgetExceededError, match="Nothing was reserved"):
         nn.NeuralClassifier(1.5, 1e-5, **booked).fit(TABLE)
     assert not ledger.history("ward")
-    nn.NeuralClassifier(0.8, 1e-5, **booked).fit(TABLE)
-    assert [entry.status.value for entry in ledger.history("ward")] == ["settled", "settled"]
+    model = nn.NeuralClassifier(1.0, delta, **booked).fit(TABLE)
+    (entry,) = ledger.history("ward")
+    assert entry.status.value == "settled"
+    assert entry.epsilon == model.privacy_.epsilon <= 1.0
+
+
+def test_a_network_that_fails_after_its_linear_model_has_spent_both(monkeypatch, tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", BudgetPolicy(epsilon=1.0, delta=1e-5))
+    monkeypatch.setattr(nn.NeuralClassifier, "_margins", lambda self, X, bound: 1 / 0)
+    model = nn.NeuralClassifier(1.0, 1e-5, schema=SCHEMA, max_iter=5, ledger=ledger, dataset_id="ward")
+    with pytest.raises(ZeroDivisionError):
+        model.fit(TABLE)
+    (entry,) = ledger.history("ward")
+    assert entry.status.value == "failed"
+    assert entry.epsilon > 0.99
+
+
+@pytest.mark.parametrize("rows", [20, 64])
+@pytest.mark.parametrize(("kind", "schema"), [("Classifier", SCHEMA), ("Regressor", NUMERIC)])
+def test_few_records_are_enough_for_a_network(kind, schema, rows):
+    """All of them are a batch: a plan without sampling, of which little is left to calibrate."""
+    model = getattr(nn, f"Neural{kind}")(1.0, 1e-3, schema=schema, max_iter=5).fit(TABLE[:rows])
+    assert model.predict(LATER[:5]).shape == (5,)
+    assert 0.97 < model.privacy_.epsilon <= 1.0
+
+
+def test_a_trial_books_nothing_for_a_network(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", BudgetPolicy(epsilon=1.0, delta=1e-5))
+    model = nn.NeuralClassifier(1.0, 1e-5, schema=SCHEMA, max_iter=5, ledger=ledger, dataset_id="ward")
+    with Enclosure(9.0, Relation.ADD_REMOVE).entered(), pytest.raises(UnsupportedError, match="ledger=None"):
+        model.fit(TABLE)
+    assert not ledger.history("ward")

@@ -266,7 +266,7 @@ class Search:
         if len(self.points) < 2:
             return -1.0
         (x0, y0), (x1, y1) = self.points[-2:]
-        return min((y1 - y0) / (x1 - x0), -0.05) if x1 != x0 else -1.0
+        return min((y1 - y0) / (x1 - x0), -1e-4) if x1 != x0 else -1.0
 
 
 def _guess(event_at: EventAt, epsilon: float, delta: float, relation: Relation) -> float:

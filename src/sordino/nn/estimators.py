@@ -149,11 +149,13 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         made = trainer._prepare(source_of(inputs, torch.from_numpy(targets)).with_owners(groups))
         spent, plan = first.calibrated(task.plan()), made.solver.plan(made.task)
         second = ask.left_after(spent, plan)
-        ask.require_left(spent, replace(ask, epsilon=second).calibrated(plan), first.epsilon + second)
         problem: Problem = task.setting
-        n_iter = self._run(task, rows, first)
-        inputs[:, :outputs] = self._margins(X, problem.data_norm)
-        trained = replace(trainer, epsilon=second).fit(inputs, torch.from_numpy(targets), groups=groups)
+        free: dict[str, Any] = {"ledger": None, "dataset_id": None}
+        with ask.booked([spent, replace(ask, epsilon=second).calibrated(plan)], type(self).__name__):
+            n_iter = self._run(task, rows, replace(first, **free))
+            inputs[:, :outputs] = self._margins(X, problem.data_norm)
+            trainer = replace(trainer, epsilon=second, delta=ask.delta, learned=ask.learned, **free)
+            trained = trainer.fit(inputs, torch.from_numpy(targets), groups=groups)
         self.module_, self.n_iter_ = trained.model, n_iter + trained.steps
         parts = [("linear model", self.privacy_), ("network", trained.privacy)]
         self.privacy_ = composed(parts, ask.delta, within=ask.epsilon)

@@ -8,8 +8,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -24,7 +24,6 @@ from sordino.accounting.leaves import flatten, gaussian_mu
 from sordino.accounting.risk import Risk, calibrate_to_risk
 from sordino.accounting.trade_off import trade_off
 from sordino.errors import (
-    BudgetExceededError,
     CalibrationError,
     InvalidInputError,
     NotPrivateWarning,
@@ -127,28 +126,21 @@ class Ask:
         scale = solve_scale(event, self.epsilon, self.delta, plan.relation)
         return certify(plan.at(scale).event(), self.delta, plan.relation).epsilon
 
-    def require_left(self, first: Plan, second: Plan, added: float) -> None:
-        """Refuse two calibrated plans that cost more together, or more than the ledger has, before a spend.
+    def booked(self, plans: Sequence[Plan], description: str) -> AbstractContextManager[Any]:
+        """Book calibrated plans as one, within this budget; the block runs them, with no ledger of their own.
 
-        ``added`` is the sum of their epsilons, which counts where a ledger adds them up plainly.
+        What the block has released is spent: it ends settled, or failed on an error.
         """
-        events = [first.event(), second.event()]
-        both = certify(compose_events(events), self.delta, second.relation).epsilon
-        if both > self.epsilon:
+        event, first = compose_events([plan.event() for plan in plans]), plans[0]
+        certificate = certify(event, self.delta, first.relation)
+        if certificate.epsilon > self.epsilon:
             raise CalibrationError(
-                f"The two runs of this fit certify epsilon = {both:.6g} together, more than the "
+                f"The runs of this fit certify epsilon = {certificate.epsilon:.6g} together, more than the "
                 f"{self.epsilon:g} that was asked for. Nothing was booked. Please report this as a defect."
             )
-        book = self.open_ledger()
-        if book is None or self.dataset_id is None:
-            return
-        adds = book.spent(self.dataset_id).mode is FilterMode.BASIC
-        left, needed = book.remaining(self.dataset_id).epsilon, added if adds else self.epsilon
-        if left < 0.99 * needed:
-            raise BudgetExceededError(
-                f"The two runs of this fit need epsilon = {needed:.3g} of {self.dataset_id!r}, left are "
-                f"{left:.3g}. Nothing was booked. Ask for a smaller epsilon."
-            )
+        if (around := enclosing()) is not None:
+            around.refuse_booking(self.ledger)
+        return self.reserve(event, certificate, first.unit, description) or nullcontext()
 
     def _before(self) -> tuple[float, float]:
         """Return epsilon and delta of what was paid before, in all."""
@@ -251,8 +243,7 @@ class Enclosure:
         """Count a plan before its first release; refuse it if the budget does not cover it."""
         if printed:
             raise UnsupportedError("A private search cannot run published noise. Set noise='sound'.")
-        if ledger is not None:
-            raise UnsupportedError("A trial of a private search is not booked by itself. Set ledger=None.")
+        self.refuse_booking(ledger)
         if plan.relation is not self.relation or plan.unit != self.unit:
             raise UnsupportedError(
                 f"Expected a trial for {self.relation.value} one {self.unit}, got {plan.relation.value} one "
@@ -265,6 +256,11 @@ class Enclosure:
                 f"{self.mu:.4g}. Nothing more was released."
             )
         self._spent = total
+
+    def refuse_booking(self, ledger: Any) -> None:
+        """Refuse a ledger: a row for each trial would tell their number."""
+        if ledger is not None:
+            raise UnsupportedError("A trial of a private search is not booked by itself. Set ledger=None.")
 
     def covers(self, event: dp.DpEvent) -> bool:
         """Tell whether an event is within what was admitted so far."""
