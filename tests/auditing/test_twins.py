@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from tests.replay.neighbours import hostile_data
 
 import sordino
@@ -23,7 +24,7 @@ from sordino.problems.queries import GlmGradient
 from sordino.runs.report import PrivacyReport
 from sordino.solvers import SOLVERS, Entry
 from sordino.solvers.dense import Gd
-from sordino.tables import Category, Number, Schema, Target, learn_schema
+from sordino.tables import Category, Number, Person, Schema, Target, learn_schema
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = X[:, 0]
@@ -205,6 +206,37 @@ def test_merged_persons(monkeypatch):
     monkeypatch.setattr(Owners, "of", lambda groups, records: honest(np.zeros(records, dtype=int), records))
     data = hostile_data("numbers", persons=True)
     assert "sensitivity" in caught(regression(), (data.X, data.y), groups=data.groups)
+
+
+VISITS = pd.DataFrame({"a": X[:, 0], "who": [f"p{i % 20}" for i in range(60)], "ill": Y > 0})
+
+
+def merge_two_persons(monkeypatch: Any) -> None:
+    """Count the first two persons as one."""
+    honest = Owners.of
+
+    def merged(groups: Any, records: int) -> Any:
+        owner = np.unique(np.asarray(groups), return_inverse=True)[1]
+        return honest(np.maximum(owner, 1), records)
+
+    monkeypatch.setattr(Owners, "of", merged)
+
+
+def test_merged_persons_of_a_table(monkeypatch):
+    schema = Schema([Number("a", -3, 3), Person("who"), Target("ill", levels=[False, True])])
+    fit = sordino.LogisticRegression(epsilon=2.0, schema=schema)
+    assert caught(fit, VISITS) == set()
+    merge_two_persons(monkeypatch)
+    assert caught(fit, VISITS) == {"replay", "relation"}
+
+
+def test_merged_persons_of_a_network(monkeypatch):
+    pytest.importorskip("torch")
+    fit = sordino.nn.NeuralClassifier(epsilon=2.0, classes=[0, 1], hidden=2, max_iter=2, batch_size=20)
+    data, owners = (X, (Y > 0).astype(int)), np.asarray(VISITS["who"])
+    assert caught(fit, data, groups=owners, seconds=0.0, draws=0) == set()
+    merge_two_persons(monkeypatch)
+    assert "relation" in caught(fit, data, groups=owners, seconds=0.0, draws=0)
 
 
 def test_persons_taken_apart(monkeypatch):

@@ -17,7 +17,7 @@ from sordino.accounting import certify
 from sordino.accounting.trade_off import TradeOff, trade_off, worst_trade_off
 from sordino.auditing import attacks
 from sordino.auditing.facts import numbers_of
-from sordino.auditing.neighbours import Records, crowds, ends_of, one_each, silence, spike
+from sordino.auditing.neighbours import Records, crowds, ends_of, lift, one_each, silence
 from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compare_neighbour, share
 from sordino.auditing.tape import Absent, Pull, Recording, play
 from sordino.errors import AuditError, SordinoError, UnsupportedError
@@ -417,6 +417,10 @@ class _Auditor:
             yield "status", f"the report says {str(report.status)!r} of noise that was seeded"
         if any(plan.relation is not report.relation or plan.unit != report.unit for plan in self.paid):
             yield "relation", "the report protects others than the plans that were run"
+        owners = self.records.owners
+        for held, persons in recording.persons if owners is not None else ():
+            if held == len(owners) and persons != self.records.units:
+                yield "relation", f"{persons} persons were told apart, {self.records.units} own the records"
         if not self._is_composed or (report.whole is None and report.learned):
             return
         epsilon, delta = report.whole or (report.epsilon, report.delta)
@@ -527,7 +531,7 @@ class _Auditor:
         run, neighbour = self.sides
         crowd = [((run, None), (neighbour.run, neighbour.absent))]
         if self.made_up:  # alone, what a canary adds to each answer adds up in the last iterate
-            runs = [self.runner(among(self.records, self.best or ())) for among in (silence, spike)]
+            runs = [self.runner(among(self.records, self.best or ())) for among in (silence, lift)]
             if self._is_network:
                 yield self._outputs("gradient canary", [((runs[0], Pull(0)), (runs[0], Absent(0)))], fits)[2]
                 fits //= 4  # how a record pulls a network changes with its weights: more fits add little

@@ -94,11 +94,15 @@ class Heard:
 
 @dataclass
 class Recording:
-    """What one run asked and left behind: its state, or the class and the words of its error."""
+    """What one run asked and left behind: its state, or the class and the words of its error.
+
+    ``persons`` has, for each executor whose records have owners, how many records and persons it counts.
+    """
 
     questions: list[Heard]
     plans: list[Plan]
     trials: list[Plan]
+    persons: list[tuple[int, int]] = field(default_factory=list)
     state: Facts = ()
     error: str | None = None
     raised: Exception | None = field(default=None, repr=False)
@@ -124,7 +128,7 @@ def play(
     forced : a unit that is in every batch.
     """
     tape = Tape(script, absent, seed, forced)
-    out = Recording(tape.questions, tape.plans, tape.trials)
+    out = Recording(tape.questions, tape.plans, tape.trials, tape.persons)
     shown = io.StringIO()
     known = contextlib.nullcontext() if seed is None else seeded_noise_not_private(seed)
     with (
@@ -159,6 +163,7 @@ class Tape:
         self.questions: list[Heard] = []
         self.plans: list[Plan] = []
         self.trials: list[Plan] = []
+        self.persons: list[tuple[int, int]] = []
         self.population: int | None = None  # that of the first plan: the absent unit is one of those
         self.batch: Any = None  # rows that batches leave out now
         self.drawn = True  # whether the absent unit would be in the batch of now
@@ -201,6 +206,10 @@ class Listener:
     def __init__(self, tape: Tape, inner: Any, plan: Plan) -> None:
         tape.population = inner.population if tape.population is None else tape.population
         self._tape, self._plan, self._kind, self._left_out = tape, plan, type(inner).__name__, None
+        if getattr(inner, "groups", None) is not None:
+            tape.persons.append((inner.local.population, inner.population))
+        elif getattr(inner, "owners", None) is not None:  # of a network
+            tape.persons.append((inner.records_held, inner.population))
         if tape.absent is not None and inner.population == tape.population:
             found = without(inner, tape.absent)
             self._left_out = tape.absent.rows(inner.population) if found is None else None
