@@ -23,8 +23,6 @@ from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import PureDpEvent, Relation, TiltDpEvent
 
-# -------- Private tuning: the Rényi curve of running a mechanism a random number of times, keeping the best
-
 
 def repeat_and_select(orders: Floats, curve: Floats, mean: float, shape: float) -> Floats:
     """Return the curve of the best of K runs (Papernot and Steinke 2022).

@@ -29,7 +29,6 @@ from sordino.tables.values import days_of
 if TYPE_CHECKING:
     from sordino import Schema
 
-# --------------------------------- Files that are too large for memory: converted once, then read from disk
 
 _GROWTH = 3  # bytes of memory for one of a text file, while it is read
 _COPIES = 2  # of a table's numbers, while it is read

@@ -199,9 +199,6 @@ def _ledger(address: str) -> Finding:
         return "ledger", False, str(error)
 
 
-# ------------------------------------------------------------------------------------- `sordino completion`
-
-
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:

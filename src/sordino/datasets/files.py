@@ -25,8 +25,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sordino.errors import DataNotFoundError, InvalidInputError, MissingExtraError, require_extra
 from sordino.tables import Category, Number, Schema
 
-# -------------------------------- The registry: what is known of each data set, read from ``registry.toml``
-
 
 @dataclass(frozen=True)
 class DataFile:

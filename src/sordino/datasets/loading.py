@@ -18,8 +18,6 @@ from sordino.errors import InvalidInputError
 from sordino.kernel.noise import public_generator
 from sordino.tables import TableEncoder
 
-# ----------------------------------- Transformations that act on each row by itself, and so cost no privacy
-
 
 def unit_rows(data: Any) -> Any:
     """Divide each row by its Euclidean norm; rows of zeros stay. Sparse stays sparse.

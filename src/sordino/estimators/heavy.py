@@ -27,8 +27,6 @@ from sordino.solvers.base import LinearFit
 from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, ProjectedGradient
 from sordino.values import check_count, check_flag, check_mapping, check_not_negative, moved_parameters
 
-# ----------------------------------------------------------------------- What the heavy-tailed models share
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HeavyTailedParameters(Budget):

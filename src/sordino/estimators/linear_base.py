@@ -64,8 +64,6 @@ from sordino.solvers.base import LinearFit
 from sordino.tables.shapes import shapes_of
 from sordino.values import among, check_flag, check_mapping, check_not_negative, check_positive
 
-# -------------------------------- What classifiers with one margin per class (or one for two classes) share
-
 
 def loss_of(estimator: Any, *targets: Targets) -> Loss:
     """Return the loss that an estimator names, one of such targets, with the options that it sets."""

@@ -16,8 +16,6 @@ from sordino.kernel import FixedSize, Norm, PaperNoise, Plan, Poisson, Printed, 
 from sordino.kernel.mechanism import Additive
 from sordino.values import check_whole
 
-# ----------------------------------------- The base of printed mechanisms for which no epsilon is certified
-
 
 @dataclass(frozen=True)
 class Uncertified(Printed, Additive):
@@ -244,9 +242,6 @@ def _classical_gaussian(epsilon: float, delta: float) -> float:
 def _log(epsilon: float, delta: float) -> float:
     check_epsilon(epsilon)
     return math.log(1 / check_delta(delta))
-
-
-# ------------- The published noise of networks (DP-SRM, federated hard thresholding): for reproduction only
 
 
 def srm_noise(plan: Plan, budget: Claimed) -> PaperNoise:

@@ -41,7 +41,6 @@ from sordino.problems.queries import GlmGradient, residuals
 from sordino.solvers.steps import hard_threshold
 from sordino.solvers.transfer import Transfer, largest_curvature, with_intercept
 
-# ------- DPSL-KT as printed: the responses of a sparse teacher, under a noise that its proof does not carry
 
 TEACHER_STEPS = 200
 

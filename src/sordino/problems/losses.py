@@ -442,9 +442,6 @@ class Nonconvex(_Weighted):
         return 2 * self.alpha * bounded / np.square(1.0 + np.square(bounded))
 
 
-# ---------------------------------------------------------------- What a loss is told instead of raw targets
-
-
 def label_targets(codes: Any, classes: int) -> Any:
     """Return what a loss wants for class numbers: -1 and 1 for two classes, the numbers for more."""
     return 2.0 * codes - 1.0 if classes == 2 else codes.astype(np.float64)

@@ -17,7 +17,6 @@ from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
 from sordino.problems.queries import check_clip, weigh
 
-# ------------ The vectors of the last question about margins in one compiled pass, for losses of one margin
 
 ROOT = math.sqrt(2.0)
 _BLOCK = 1 << 14  # records whose vectors stay in the cache

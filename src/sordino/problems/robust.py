@@ -379,9 +379,6 @@ def _finite(entries: Floats) -> Floats:
     return entries if good.all() else np.where(good, entries, 0.0)
 
 
-# ------ First and second moments of numbers between declared limits: nothing is clipped that is inside them
-
-
 @dataclass(frozen=True)
 class BoundedMoments(ClippedSum):
     r"""The sums of ``first * a`` and of ``second * (a^2 - 1/2)``, ``a = (x - center) / radius`` in [-1, 1].

@@ -77,9 +77,6 @@ def plain_number(value: float) -> str:
     return f"{value:.3g}"
 
 
-# ------------------------------------- The coefficients of a private sparse model with the noise they carry
-
-
 def coefficients_of(model: Any) -> list[tuple[Any, list[str], Floats, Floats | None]]:
     """Return label, names, coefficients and their noise, if it is known, for each class.
 
@@ -125,9 +122,6 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
     axes.set_xlabel(f"coefficient (epsilon = {at_most(model.privacy_.epsilon, 3)})")
     axes.legend()
     return axes
-
-
-# ------------------------------------------------------------------ The effects of the columns of a table
 
 
 def plot_shapes(model: Any, top: int = 6, label: Any = None) -> Any:
@@ -188,9 +182,6 @@ def _draw_surface(axes: Any, shape: Any, effect: Any) -> None:
         getattr(axes, f"set_{which}ticks")(np.arange(len(at))[::every], texts, fontsize=7)
 
 
-# ---------------------------------------------------------------------------------- Plots of private scores
-
-
 def calibration_plot(curve: CalibrationCurve, ax: Any = None) -> Any:
     """Draw seen against said chances, with their intervals.
 
@@ -216,9 +207,6 @@ def calibration_plot(curve: CalibrationCurve, ax: Any = None) -> Any:
     ax.set(xlabel="said chance", ylabel="seen share", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     ax.legend()
     return ax
-
-
-# ------------------------------------------------------ Plots of private PCA; everything drawn was released
 
 
 def scree_plot(pca: PCA, ax: Any = None, deviations: float = 2.0) -> Any:

@@ -41,8 +41,6 @@ from sordino.ledger.ledger import Ending
 from sordino.runs.report import PaperClaim, Price, PrivacyReport, Status, receipt_words
 from sordino.values import at_least, check_number
 
-# ---------------------------------------------- What a user wants: a budget, and the ledger it is booked on
-
 
 @dataclass(frozen=True)
 class Ask:

@@ -27,8 +27,6 @@ from sordino.values import at_most as at_most
 
 _PLACES = "order of the records, which are cut into parts by it: one that is left out leaves its place empty"
 
-# ------------------------------------------------------ What may be said of a guarantee, from best to worst
-
 
 class Status(StrEnum):
     """Whether a guarantee holds, or why it does not; the order is from best to worst.
@@ -606,9 +604,6 @@ def _templates() -> Any:
     environment.filters["short"] = _short
     environment.filters["at_most"] = at_most
     return environment
-
-
-# --------------------------------------------------------------- The guarantee of several promises together
 
 
 def composed(

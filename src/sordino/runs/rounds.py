@@ -192,9 +192,6 @@ def _last_begun(lines: list[str]) -> int:
     return max((int(line) for line in lines if line.isdigit()), default=0)
 
 
-# -------------------------------------------------------------- One promise over data that arrive in chunks
-
-
 class Stream:
     """A plan whose release number t sees chunk number t, paid for as a whole when it is opened.
 

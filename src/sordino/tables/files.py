@@ -27,7 +27,6 @@ from sordino.errors import DataFileError, InvalidInputError, SordinoError, requi
 from sordino.execute.disk_files import parquet_parts
 from sordino.tables.values import number_of
 
-# ------------- A file of records: where it is, how it is written, and our words for what its readers refuse
 
 T = TypeVar("T")
 FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")

@@ -53,7 +53,6 @@ from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task, run
 from sordino.solvers.sparse import Ight
 
-# ---------- Wang's dissertation, chapter 6: perturbed outputs and gradients between parties, and each alone
 
 EPSILON, DELTA, RIDGE, CLIP = 0.5, 1e-3, 1e-3, 1.0
 STEPS = 1500

@@ -87,9 +87,6 @@ def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProble
     return Principal(axes, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
 
 
-# ----------------------------------------- The textbook's independent entries, and MOD-SULQ's noise on them
-
-
 @dataclass(frozen=True)
 class ModSulq(Gauss):
     r"""Eigenvectors of ``A`` plus a symmetric matrix with independent N(0, s^2) on and above the diagonal.
