@@ -132,7 +132,7 @@ def test_the_files_of_this_version_are_what_the_tool_writes(tmp_path):
 
 
 def test_every_kind_of_event_has_a_vector():
-    from sordino.accounting.codec import _TYPES
+    from sordino.accounting.trees import _TYPES
 
     seen = json.dumps([case["event"] for file in files("events") for case in file["cases"]])
     assert all(f'"type": "{kind}"' in seen for kind in _TYPES)

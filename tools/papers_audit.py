@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.accounting.leaves import flatten
+from sordino.accounting.trees import flatten
 from sordino.auditing.attacks import Rates, least
 from sordino.kernel.noise import NoiseSource, fresh_noise
 

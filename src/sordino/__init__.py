@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sordino.accounting.risk import Risk as Risk
+    from sordino.accounting.trade_off import Risk as Risk
     from sordino.auditing import audit as audit
     from sordino.estimators.evaluation import private_score as private_score
     from sordino.estimators.evaluation import private_scores_by as private_scores_by
@@ -82,7 +82,7 @@ _MODULES = {
     "runs": "PrivacyReport",
     "auditing": "audit",
     "kernel": "Relation",
-    "accounting.risk": "Risk",
+    "accounting.trade_off": "Risk",
     "ledger": "Ledger BudgetPolicy",
 }
 _EXPORTS = {name: f"sordino.{module}" for module, names in _MODULES.items() for name in names.split()}

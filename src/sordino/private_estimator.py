@@ -29,9 +29,8 @@ from sordino.execute.persons import number_owners
 from sordino.kernel.arrays import Floats
 from sordino.ledger.address import hide
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
-from sordino.tables.basis import choose_basis
 from sordino.tables.columns import Target
-from sordino.tables.encoder import TableEncoder
+from sordino.tables.encoder import TableEncoder, choose_basis
 from sordino.tables.schema import Schema
 from sordino.tables.values import frame_of
 from sordino.values import Moved, check_count, refusing

@@ -22,8 +22,8 @@ from tests.accounting.helpers import (
 
 from sordino.accounting import calibration as accountants
 from sordino.accounting import certify, certify_by, gaussian_epsilon
-from sordino.accounting.leaves import Leaf
 from sordino.accounting.renyi import rdp_curve as curve_of_renyi
+from sordino.accounting.trees import Leaf
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 

@@ -9,7 +9,7 @@ from tests.accounting.helpers import ADD, REPLACE, fixed_size, gaussian, laplace
 from sordino.accounting import certify
 from sordino.accounting.calibration import Search, _guess, _limit_variance, _total_variance
 from sordino.accounting.conversions import gaussian_mu
-from sordino.accounting.leaves import flatten
+from sordino.accounting.trees import flatten
 
 AIM = (1 + 0.9995) / 2
 """The middle of what is accepted, for a target of 1."""

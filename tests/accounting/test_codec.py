@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.accounting.helpers import gaussian
 
-from sordino.accounting import canonical, codec, decode, encode
+from sordino.accounting import canonical, decode, encode
+from sordino.accounting import trees as codec
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent, TiltDpEvent
 

@@ -6,7 +6,7 @@ import pytest
 from dp_accounting import dp_event as dp
 from tests.accounting.helpers import ADD, REPLACE, gaussian, laplace, mixture, poisson, pure, together, zcdp
 
-from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, unsupported_error
+from sordino.accounting.trees import Leaf, flatten, gaussian_mu, is_non_private, unsupported_error
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 

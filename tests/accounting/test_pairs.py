@@ -8,7 +8,6 @@ import pytest
 from dp_accounting import dp_event as dp
 from scipy import stats
 
-from sordino.accounting.leaves import flatten
 from sordino.accounting.pairs import (
     addition_pair,
     dilute,
@@ -22,6 +21,7 @@ from sordino.accounting.pairs import (
     reverse,
 )
 from sordino.accounting.pld import leaf_pairs
+from sordino.accounting.trees import flatten
 from sordino.kernel.events import Poisson, Relation, count_rows
 
 EDGES = np.linspace(-3, 3, 41) + 0.013

@@ -9,7 +9,7 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from sordino.accounting import calibrate, certify, certify_by, decode, encode
-from sordino.accounting.leaves import flatten, without_rare
+from sordino.accounting.trees import flatten, without_rare
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel import Plan, Relation, Release, StableCounts
 from sordino.kernel.events import RareDpEvent, check_event, compose_events, rare_event

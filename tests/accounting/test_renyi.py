@@ -22,9 +22,9 @@ from tests.accounting.helpers import (
     zcdp,
 )
 
-from sordino.accounting.leaves import flatten
 from sordino.accounting.pld import pld_epsilon
 from sordino.accounting.renyi import ORDERS, laplace_curve, leaf_curve, rdp_curve, rdp_epsilon, response_curve
+from sordino.accounting.trees import flatten
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 

@@ -9,9 +9,8 @@ from scipy.stats import norm
 
 import sordino
 from sordino import Risk
-from sordino.accounting.risk import calibrate_to_risk
-from sordino.accounting.trade_off import gaussian_trade_off, trade_off
-from sordino.cli.main import main
+from sordino.accounting.trade_off import calibrate_to_risk, gaussian_trade_off, trade_off
+from sordino.cli.program import main
 from sordino.errors import CalibrationError, InvalidInputError, UnsupportedError
 from sordino.kernel import Full, Gaussian, Plan, Poisson, Relation, Release
 from sordino.problems.losses import LOSSES

@@ -14,7 +14,6 @@ from scipy.special import expit
 from tests.accounting.helpers import ADD, REPLACE, together
 
 from sordino.accounting import calibrate, certify, certify_by, rdp_curve
-from sordino.accounting.leaves import Leaf, flatten
 from sordino.accounting.pairs import (
     BEND,
     addition_pair,
@@ -24,6 +23,7 @@ from sordino.accounting.pairs import (
     tilt_pairs,
 )
 from sordino.accounting.pld import compose, discretise
+from sordino.accounting.trees import Leaf, flatten
 from sordino.errors import CalibrationError, InvalidInputError, UnsupportedError
 from sordino.kernel import Full, Plan, Release, TiltedObjective
 from sordino.kernel.events import TiltDpEvent, tilt_event

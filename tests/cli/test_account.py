@@ -7,9 +7,9 @@ import pytest
 from tests.cli.helpers import table, typed, typed_json
 
 import sordino
-from sordino.cli import exits
+from sordino.cli import program as exits
 from sordino.cli import shared as show
-from sordino.cli.main import main
+from sordino.cli.program import main
 
 TRAINING = ("--rows", 5000, "--batch-size", 100, "--epochs", 4, "--delta", 1e-5)
 

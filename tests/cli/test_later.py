@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from sordino.cli import later
+from sordino.cli import program as later
 
 NAME = "late_package"
 

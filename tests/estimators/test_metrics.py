@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from sklearn.metrics import get_scorer, get_scorer_names, mean_poisson_deviance
 
 import sordino
-from sordino.cli.main import main
+from sordino.cli.program import main
 from sordino.errors import InvalidInputError
 from sordino.estimators.metrics import METRICS, Judged, MetricRow, ScoreLimits, metric_names
 from sordino.kernel import public_generator

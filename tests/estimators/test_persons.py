@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import sordino
 from sordino import SparseLinearRegression, SparseLogisticRegression
-from sordino.accounting.leaves import flatten
+from sordino.accounting.trees import flatten
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import GumbelTopK, Plan, Relation, Release, check_offer

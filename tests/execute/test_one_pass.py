@@ -9,9 +9,8 @@ from scipy import sparse
 from sordino.execute import LocalExecutor
 from sordino.execute import records as affine_view
 from sordino.kernel import SparseVector
-from sordino.problems.affine import Affine, AffineGradient, MappedGram
+from sordino.problems.affine import Affine, AffineGradient, MappedGram, MarginFit, OwnPart
 from sordino.problems.losses import LOSSES, Huber, compiled_form
-from sordino.problems.margins import MarginFit, OwnPart
 
 RNG = np.random.default_rng(4)
 N, D = 1500, 9  # more rows than a block
@@ -110,7 +109,7 @@ def test_the_last_question_in_one_pass_is_the_one_step_by_step(loss, offset, wei
     own = OwnPart(AFFINE, 0.3, 0.1, -0.2, 0.25, loss is LOGISTIC, 0.3)
     query, params = MarginFit(loss, 0.4, offset), (w, 0.15, 0.8, unit, own)
     found = query.evaluate(held, params)
-    monkeypatch.setattr("sordino.problems.margins.compiled_form", lambda loss: None)
+    monkeypatch.setattr("sordino.problems.affine.compiled_form", lambda loss: None)
     np.testing.assert_allclose(found, query.evaluate(held, params), rtol=1e-10)
 
 

@@ -22,10 +22,11 @@ from sordino.problems.affine import (
     GramShells,
     MappedCurvature,
     MappedGram,
+    MarginFit,
+    OwnPart,
     SizeCounts,
 )
 from sordino.problems.losses import LOSSES
-from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.queries import GradientCounts
 from sordino.testing import seeded_noise_not_private
 

@@ -64,13 +64,13 @@ def kept(*names: str) -> Callable[[], list[bytes]]:
 
 
 def read_event(data: bytes) -> object:
-    from sordino.accounting.codec import decode
+    from sordino.accounting.trees import decode
 
     return decode(json.loads(data))
 
 
 def event_seeds() -> list[bytes]:
-    from sordino.accounting.codec import encode
+    from sordino.accounting.trees import encode
 
     model = sordino.LogisticRegression(1.0, data_norm=1.0).fit(np.eye(60, 3), np.arange(60) % 2)
     return [json.dumps(encode(model.privacy_.event)).encode(), b'{"kind": "Gaussian"}']

@@ -18,6 +18,8 @@ from sordino.problems.affine import (
     MappedCurvature,
     MappedGram,
     MappedSum,
+    MarginFit,
+    OwnPart,
     SizeCounts,
 )
 from sordino.problems.covariance import (
@@ -30,7 +32,6 @@ from sordino.problems.covariance import (
     SquaredColumns,
 )
 from sordino.problems.losses import LOSSES, Huber
-from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.queries import (
     ClassSums,
     CoordinateScores,

@@ -14,7 +14,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from sordino.accounting import certify
-from sordino.accounting.codec import canonical, decode
+from sordino.accounting.trees import canonical, decode
 from sordino.errors import SordinoError
 from sordino.kernel.events import PureDpEvent, RareDpEvent, Relation, TiltDpEvent
 

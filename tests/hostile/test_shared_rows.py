@@ -21,11 +21,12 @@ from sordino.problems.affine import (
     MappedCurvature,
     MappedGram,
     MappedSum,
+    MarginFit,
+    OwnPart,
     SizeCounts,
 )
 from sordino.problems.covariance import AxisSquares, Ball, GramMatrix, GramProduct, RowMoments, SquaredColumns
 from sordino.problems.losses import LOSSES
-from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.queries import ClassSums, GradientCounts, TargetCounts
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.problems.scales import (

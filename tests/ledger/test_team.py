@@ -245,7 +245,7 @@ def test_the_chain_holds_who_booked(ledger):
 def test_the_commands_set_terms_approve_and_copy(tmp_path, monkeypatch):
     from click.testing import CliRunner
 
-    from sordino.cli.main import main as cli
+    from sordino.cli.program import main as cli
 
     path = str(tmp_path / "budget.db")
     with Ledger.open(path) as book:

@@ -155,7 +155,7 @@ def test_a_command_and_a_page_name_both_reservations_of_a_network_on_a_table(tmp
     from click.testing import CliRunner
 
     import sordino
-    from sordino.cli.main import main
+    from sordino.cli.program import main
 
     monkeypatch.chdir(tmp_path)
     lines = [f"{i % 10 / 10},{i % 7 / 7}" for i in range(300)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.parties.helpers import NAMES, Consortium, free_ports
 
-from sordino.cli.main import main
+from sordino.cli.program import main
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.control import Daemon, _tell_health
 from sordino.parties.mpc.links import Limits, Member, Mesh, PartyLostError

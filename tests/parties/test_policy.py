@@ -8,7 +8,7 @@ from dp_accounting import dp_event as dp
 from tests.parties.helpers import linear_task
 
 from sordino.accounting import certify
-from sordino.accounting.codec import encode
+from sordino.accounting.trees import encode
 from sordino.errors import CalibrationError, InvalidInputError, SordinoError
 from sordino.kernel import Relation
 from sordino.parties.mpc.config import Policy, check_plan

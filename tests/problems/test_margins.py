@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from sordino.execute import LocalExecutor
-from sordino.problems.affine import Affine
+from sordino.problems.affine import Affine, MarginFit, OwnPart
 from sordino.problems.losses import LOSSES
-from sordino.problems.margins import MarginFit, OwnPart
 from sordino.solvers.length import Answer, recalibrate
 
 N, D = 3000, 4

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import sordino
-from sordino.cli.main import main
+from sordino.cli.program import main
 from sordino.errors import InvalidInputError
 from sordino.estimators.metrics import METRICS, judge
 from sordino.kernel import public_generator

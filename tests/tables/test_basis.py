@@ -8,7 +8,7 @@ from sordino import LinearRegression, LogisticRegression, Schema, TableEncoder, 
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.tables import Basis, Category, Date, Flag, Number, Ordinal, Person, Target, Text
-from sordino.tables.basis import choose_basis
+from sordino.tables.encoder import choose_basis
 from sordino.testing import seeded_noise_not_private
 
 pd = pytest.importorskip("pandas")

@@ -14,7 +14,7 @@ from sordino import (
     TableEncoder,
     private_score,
 )
-from sordino.cli.main import main
+from sordino.cli.program import main
 from sordino.errors import SchemaError
 from sordino.kernel import public_generator
 from sordino.problems.covariance import RowMoments

@@ -18,12 +18,11 @@ from pathlib import Path
 from dp_accounting import dp_event as dp
 from scipy import optimize
 
-from sordino.accounting.codec import encode
 from sordino.accounting.conversions import check_delta, check_epsilon, gaussian_epsilon, gaussian_multiplier
 from sordino.accounting.conversions import gaussian_mu as mu_of_budget
-from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, without_rare
 from sordino.accounting.pld import pld_epsilon, supports
 from sordino.accounting.renyi import rdp_curve, rdp_epsilon, total_curve
+from sordino.accounting.trees import Leaf, encode, flatten, gaussian_mu, is_non_private, without_rare
 from sordino.errors import CalibrationError
 from sordino.kernel.arrays import cache_folder
 from sordino.kernel.events import PureDpEvent, RareDpEvent, Relation

@@ -11,7 +11,6 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from scipy import fft
 
-from sordino.accounting.leaves import Leaf, gaussian_mu, unsupported_error
 from sordino.accounting.pairs import (
     Pair,
     addition_pair,
@@ -26,6 +25,7 @@ from sordino.accounting.pairs import (
     reverse,
     tilt_pairs,
 )
+from sordino.accounting.trees import Leaf, gaussian_mu, unsupported_error
 from sordino.errors import UnsupportedError
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import PureDpEvent, Relation, TiltDpEvent

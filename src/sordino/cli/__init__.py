@@ -1,5 +1,5 @@
 """The command line, `sordino`."""
 
-from sordino.cli.main import main
+from sordino.cli.program import main
 
 __all__ = ["main"]

@@ -36,7 +36,6 @@ from sordino.tables.columns import Column, Flag
 from sordino.tables.values import codes_of, flag_of, flags_of, frame_of, level_text, plain
 from sordino.values import check_count, check_flag, check_mapping, refuse_unreadable
 
-
 MOST_CELLS = 1_000_000
 _FLOATING = re.compile(r"(torch\.)?(b?float|double|half)", re.IGNORECASE)
 """How NumPy, pandas, polars, Arrow, Dask and torch spell a floating-point type."""

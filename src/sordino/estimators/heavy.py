@@ -99,7 +99,7 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         )
         solver, paper = self._solver(problem), None
         if check_noise(self.noise):
-            solver, paper = literature("heavy", "published_learner")(self.noise, solver, problem, ask)
+            solver, paper = literature("linear", "published_learner")(self.noise, solver, problem, ask)
         sizes = size_facts(problem, "person" if grouped else "record")
         facts = (*sizes, *owner_facts(self), *public, *self._schema_facts())
         prices, finish = self._schema_prices(), partial(self._finish, problem)

@@ -32,7 +32,6 @@ from sordino.solvers.pca.direct import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
 from sordino.values import among, check_count, check_flag, check_mapping, moved_parameters, refusing
 
-
 _RULES = ("gap", "broken-stick")
 # A solver that never holds a d x d matrix follows at most this many axes when their number is chosen.
 _FOLLOWED = 50

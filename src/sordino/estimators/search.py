@@ -41,7 +41,6 @@ from sordino.runs.search import Trial
 from sordino.tables import Schema
 from sordino.values import check_positive, refusing
 
-
 _QUIET = {"ledger": None, "dataset_id": None, "verbose": 0}  # each would tell the number of trials
 OWN = ("epsilon", "delta", "relation", "ledger", "dataset_id", "rows_per_person", "verbose")
 """What belongs to the search and not to its grid."""

@@ -274,7 +274,7 @@ def mean(
     paper: PaperNoise | None = None
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     if check_noise(noise):
-        solver, paper = literature("heavy", "published_mean")(solver, sample, budget)
+        solver, paper = literature("linear", "published_mean")(solver, sample, budget)
     elif solver.takes_plain:
         solver = statistic("bounded-mean", sample, robust=solver, once=budget.ledger is None)
     return _estimate("mean", solver, sample, data, budget, flat, bounds, paper)

@@ -11,7 +11,7 @@ from enum import Enum
 from dp_accounting import dp_event as dp
 
 from sordino.accounting.calibration import certify, rdp_curve
-from sordino.accounting.leaves import flatten
+from sordino.accounting.trees import flatten
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError, UnsupportedError
 from sordino.kernel.events import PureDpEvent, Relation
 from sordino.ledger.policy import BudgetPolicy, RenyiFilter

@@ -13,7 +13,7 @@ from typing import Any
 
 from dp_accounting import dp_event as dp
 
-from sordino.accounting.codec import canonical, decode
+from sordino.accounting.trees import canonical, decode
 from sordino.errors import LedgerCorruptError, SordinoError
 from sordino.kernel.events import Relation
 from sordino.ledger.account import Account, Charge, FilterMode

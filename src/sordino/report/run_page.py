@@ -19,9 +19,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 import sordino
-from sordino.accounting.codec import encode
 from sordino.accounting.conversions import gaussian_mu
 from sordino.accounting.trade_off import TradeOff, gaussian_trade_off
+from sordino.accounting.trees import encode
 from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable

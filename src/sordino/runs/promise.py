@@ -20,9 +20,8 @@ from dp_accounting import dp_event as dp
 from sordino.accounting import Certificate, calibrate, canonical, certify
 from sordino.accounting.calibration import solve_scale
 from sordino.accounting.conversions import check_delta, check_epsilon, default_delta
-from sordino.accounting.leaves import flatten, gaussian_mu
-from sordino.accounting.risk import Risk, calibrate_to_risk
-from sordino.accounting.trade_off import trade_off
+from sordino.accounting.trade_off import Risk, calibrate_to_risk, trade_off
+from sordino.accounting.trees import flatten, gaussian_mu
 from sordino.errors import (
     CalibrationError,
     InvalidInputError,

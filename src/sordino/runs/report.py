@@ -14,8 +14,8 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from sordino.accounting.calibration import Certificate, certify
-from sordino.accounting.codec import decode, encode
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
+from sordino.accounting.trees import decode, encode
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Disjoint, Relation

@@ -13,7 +13,7 @@ from scipy import optimize
 from scipy.signal import lfilter
 
 from sordino.accounting import Certificate, calibrate, certify, default_delta
-from sordino.accounting.risk import Risk, calibrate_to_risk
+from sordino.accounting.trade_off import Risk, calibrate_to_risk
 from sordino.errors import InvalidInputError
 from sordino.kernel import (
     Banded,

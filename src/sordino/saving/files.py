@@ -48,7 +48,11 @@ ESTIMATORS |= dict.fromkeys(("NeuralClassifier", "NeuralRegressor"), "sordino.nn
 ESTIMATORS["TableEncoder"] = "sordino.tables.encoder"
 # Frozen dataclasses of numbers.
 SETS = dict.fromkeys(("L1Ball", "L2Ball", "Box", "Simplex"), "sordino.solvers.heavy.learners")
-SETS |= {"Risk": "sordino.accounting.risk", "Basis": "sordino.tables.basis", "Shape": "sordino.tables.shapes"}
+SETS |= {
+    "Risk": "sordino.accounting.trade_off",
+    "Basis": "sordino.tables.encoder",
+    "Shape": "sordino.tables.shapes",
+}
 
 _PLAIN = (bool, int, float, str)
 _NEVER = {"ledger", "callback"}  # parameters that a file must not hold; None stands for them

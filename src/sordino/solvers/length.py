@@ -12,9 +12,8 @@ from scipy.special import softmax
 
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
-from sordino.problems.affine import Affine
+from sordino.problems.affine import Affine, MarginFit, OwnPart
 from sordino.problems.losses import LabelModel, has_labels
-from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
 from sordino.solvers.base import noise_std

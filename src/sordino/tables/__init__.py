@@ -1,6 +1,5 @@
 """Tables of mixed types: a declared schema, the encoder that follows it, what can be learned for a price."""
 
-from sordino.tables.basis import Basis
 from sordino.tables.columns import (
     Blank,
     Category,
@@ -16,7 +15,7 @@ from sordino.tables.columns import (
     Text,
     Weight,
 )
-from sordino.tables.encoder import TableEncoder
+from sordino.tables.encoder import Basis, TableEncoder
 from sordino.tables.learning import learn_schema, value_shares
 from sordino.tables.schema import Schema, draft_schema
 from sordino.tables.shapes import Shape

@@ -34,7 +34,7 @@ from sordino.tables.values import (
 from sordino.values import as_float
 
 if TYPE_CHECKING:
-    from sordino.tables.basis import Basis
+    from sordino.tables.encoder import Basis
 
 MOST_LEVELS = 100_000
 GAPS = ("column", "zero")

@@ -27,7 +27,6 @@ from sordino.errors import DataFileError, InvalidInputError, SordinoError, requi
 from sordino.execute.disk_files import parquet_parts
 from sordino.tables.values import number_of
 
-
 T = TypeVar("T")
 FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
 _OTHERS = {"tsv": "tab", "parquet": "pq", "arrow": "feather ipc", "libsvm": "svm svmlight"}

@@ -53,7 +53,6 @@ from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task, run
 from sordino.solvers.sparse import Ight
 
-
 EPSILON, DELTA, RIDGE, CLIP = 0.5, 1e-3, 1e-3, 1.0
 STEPS = 1500
 SIZES = {"kddcup99": 50_000, "adult": 30_000, "donor_pva": 15_000}

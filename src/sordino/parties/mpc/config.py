@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sordino.accounting.codec import canonical as canonical_event
-from sordino.accounting.codec import decode
+from sordino.accounting.trees import canonical as canonical_event
+from sordino.accounting.trees import decode
 from sordino.errors import BudgetExceededError, CalibrationError, InvalidInputError, UnsupportedError
 from sordino.execute.parties import Mode
 from sordino.ledger import Ledger

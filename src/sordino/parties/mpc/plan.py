@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sordino.accounting import Certificate
-from sordino.accounting.codec import encode
+from sordino.accounting.trees import encode
 from sordino.errors import CalibrationError, InvalidInputError
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.executor import OFFER
