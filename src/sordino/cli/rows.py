@@ -12,18 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.tables.files import (
-    AS_IS,
-    NUMBER,
-    TEXT,
-    DataFile,
-    Matrix,
-    declared_features,
-    in_words,
-    read_matrix,
-    read_names,
-    read_table,
-)
+from sordino.tables import files
 from sordino.tables.values import days_of
 
 if TYPE_CHECKING:
@@ -42,7 +31,7 @@ def memory_for_rows(megabytes: int | None) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def is_large(file: DataFile, memory: int) -> bool:
+def is_large(file: files.DataFile, memory: int) -> bool:
     """Tell whether reading a file into memory would take more than this; of formats read in pieces."""
     path = Path(file.path)
     if file.path == "-" or not path.exists() or path.suffix in (".gz", ".bz2", ".zst"):
@@ -59,7 +48,7 @@ def is_large(file: DataFile, memory: int) -> bool:
     return bool(_COPIES * 8 * sum(part.num_rows * part.num_columns for part in facts) > memory)
 
 
-def convert_rows(file: DataFile, target: str | None, labels: bool, memory: int) -> tuple[Any, Any]:
+def convert_rows(file: files.DataFile, target: str | None, labels: bool, memory: int) -> tuple[Any, Any]:
     """Return rows on a disk and their targets; nothing is left there, whatever happens then.
 
     The files never have a name: the system takes their room back when this process ends, killed or not.
@@ -70,21 +59,21 @@ def convert_rows(file: DataFile, target: str | None, labels: bool, memory: int) 
     click.echo(f"{file.name} is larger than the memory for rows: it is worked on from disk.", err=True)
     path = Path(file.path)
     if file.kind == "libsvm":
-        blocks = _whole(file, libsvm_blocks(path, declared_features(file)))
-        rows = in_words(file, lambda: without_name(blocks, memory))
+        blocks = _whole(file, libsvm_blocks(path, files.declared_features(file)))
+        rows = files.in_words(file, lambda: without_name(blocks, memory))
         return rows, rows.target
     blocks = _whole(file, ((block, None) for block, _ in parquet_blocks(path, target)))
-    rows = in_words(file, lambda: without_name(blocks, memory))
-    rows.names = [name for name in read_names(file) if name != target]
+    rows = files.in_words(file, lambda: without_name(blocks, memory))
+    rows.names = [name for name in files.read_names(file) if name != target]
     if target is None:
         return rows, None
-    column = read_table(file, {target: TEXT if labels else NUMBER}).to_pandas()[target]
+    column = files.read_table(file, {target: files.TEXT if labels else files.NUMBER}).to_pandas()[target]
     if labels and column.isna().any():
         raise file.refuse(f"the column {target!r} has gaps. Every record needs a label.")
     return rows, column.to_numpy()
 
 
-def _whole(file: DataFile, blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+def _whole(file: files.DataFile, blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     """Yield blocks of rows; refuse gaps and infinite numbers, as a file that is read into memory is."""
     for block, targets in blocks:
         if not np.isfinite(block.data if sparse.issparse(block) else block).all():
@@ -109,7 +98,7 @@ def read_schema(path: Path | None, whole: bool = False) -> Schema | None:
     return schema
 
 
-def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) -> Any:
+def table(file: files.DataFile, schema: Schema, *, target: bool, person: bool = True) -> Any:
     """Return an Arrow table with the columns of a schema; target, weights and person only where asked."""
     wanted = schema.wanted(target=target, person=person)
     if target and schema.target is None:
@@ -117,7 +106,7 @@ def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) 
     kinds = {column.name: column.stored for column in wanted}
     names = None if file.header else [column.name for column in schema.columns]
     gaps = [*schema.markers, ""]
-    found = read_table(file, kinds, names=names, markers=gaps)
+    found = files.read_table(file, kinds, names=names, markers=gaps)
     if file.kind not in ("csv", "tsv"):
         return found
     for name in (column.name for column in wanted if column.word == "date"):
@@ -133,8 +122,8 @@ def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) 
 
 
 def to_fit(
-    file: DataFile, schema: Schema | None, target: str | None, labels: bool, memory: int | None = None
-) -> Matrix:
+    file: files.DataFile, schema: Schema | None, target: str | None, labels: bool, memory: int | None = None
+) -> files.Matrix:
     """Return the rows to fit: a table with its target in it, or a matrix and its target.
 
     A matrix that needs more bytes than ``memory`` is worked on from disk.
@@ -145,27 +134,27 @@ def to_fit(
             raise InvalidInputError(
                 f"Expected no --target beside the schema, whose target is {declared!r}, got {target!r}."
             )
-        return Matrix(table(file, schema, target=True))
+        return files.Matrix(table(file, schema, target=True))
     if memory is not None and is_large(file, memory):
-        found = Matrix(*convert_rows(file, target, labels, memory))
+        found = files.Matrix(*convert_rows(file, target, labels, memory))
     else:
-        found = read_matrix(file, target=target, labels=labels)
+        found = files.read_matrix(file, target=target, labels=labels)
     if found.y is None:
         raise InvalidInputError(
             f"{file.name} has no targets. Pass --target COLUMN, or a schema with a target."
         )
-    return Matrix(_with_names(found), found.y, found.groups)
+    return files.Matrix(_with_names(found), found.y, found.groups)
 
 
-def to_project(file: DataFile, schema: Schema | None) -> Matrix:
+def to_project(file: files.DataFile, schema: Schema | None) -> files.Matrix:
     """Return rows without a target, and their owners where they are known."""
     if schema is not None:
-        return Matrix(table(file, schema, target=False))
-    found = read_matrix(file)
-    return Matrix(_with_names(found), None, found.groups)
+        return files.Matrix(table(file, schema, target=False))
+    found = files.read_matrix(file)
+    return files.Matrix(_with_names(found), None, found.groups)
 
 
-def _with_names(found: Matrix) -> Any:
+def _with_names(found: files.Matrix) -> Any:
     """Return a matrix with the names of its columns, if it has names: the model remembers them."""
     if found.names is None:
         return found.X
@@ -174,7 +163,7 @@ def _with_names(found: Matrix) -> Any:
     return pandas.DataFrame(found.X, columns=list(found.names))
 
 
-def for_model(file: DataFile, model: Any, *, judge: bool, target: str | None = None) -> Matrix:
+def for_model(file: files.DataFile, model: Any, *, judge: bool, target: str | None = None) -> files.Matrix:
     """Return the features that a fitted model takes, by the names it was fitted with.
 
     To ``judge`` it, targets come with them, and owners where they are known.
@@ -182,9 +171,9 @@ def for_model(file: DataFile, model: Any, *, judge: bool, target: str | None = N
     schema, names = getattr(model, "schema", None), getattr(model, "feature_names_in_", None)
     if schema is not None:
         records = table(file, schema, target=judge, person=judge)
-        return Matrix(*schema.split(records, bounded=False)) if judge else Matrix(records)
+        return files.Matrix(*schema.split(records, bounded=False)) if judge else files.Matrix(records)
     if file.kind in _NAMELESS:
-        found = read_matrix(file, features=model.n_features_in_)
+        found = files.read_matrix(file, features=model.n_features_in_)
         if judge and found.y is None:
             raise InvalidInputError(f"{file.name} has no targets y.")
         return found
@@ -193,7 +182,7 @@ def for_model(file: DataFile, model: Any, *, judge: bool, target: str | None = N
     # Labels are read as texts, where a model does not have numbers for them.
     labels = judge and hasattr(model, "classes_") and model.classes_.dtype.kind not in "biuf"
     if names is None:
-        found = read_matrix(file, target=target, labels=labels)
+        found = files.read_matrix(file, target=target, labels=labels)
         if found.names is not None:
             raise file.refuse(
                 "its columns have names, and the model was fitted to columns without: nobody can say which "
@@ -201,19 +190,19 @@ def for_model(file: DataFile, model: Any, *, judge: bool, target: str | None = N
                 "--no-header."
             )
         return found
-    answers = {} if target is None else {target: TEXT if labels else NUMBER}
-    frame = read_table(file, dict.fromkeys(names, NUMBER) | answers).to_pandas()
-    return Matrix(frame, None if target is None else frame.pop(target).to_numpy())
+    answers = {} if target is None else {target: files.TEXT if labels else files.NUMBER}
+    frame = files.read_table(file, dict.fromkeys(names, files.NUMBER) | answers).to_pandas()
+    return files.Matrix(frame, None if target is None else frame.pop(target).to_numpy())
 
 
-def ids_of(file: DataFile, model: Any, names: tuple[str, ...]) -> dict[str, list[Any]]:
+def ids_of(file: files.DataFile, model: Any, names: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return the columns that tell rows apart, for predictions: those asked for, or the person column."""
     schema = getattr(model, "schema", None)
     person = None if schema is None else schema.person
     if file.kind in _NAMELESS or (not names and person is None):
         return {}
     layout = None if schema is None or file.header else [column.name for column in schema.columns]
-    known = read_names(file) if layout is None else layout
+    known = files.read_names(file) if layout is None else layout
     wanted = names or tuple(name for name in (getattr(person, "name", ""),) if name in known)
-    kinds = dict.fromkeys(wanted, AS_IS)
-    return read_table(file, kinds, names=layout).to_pandas().to_dict("list") if wanted else {}
+    kinds = dict.fromkeys(wanted, files.AS_IS)
+    return files.read_table(file, kinds, names=layout).to_pandas().to_dict("list") if wanted else {}

@@ -22,16 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, declared_bound, encode_labels, remember
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
+from sordino.estimators import pipeline
 from sordino.estimators.metrics import METRICS, MetricRow, ScoreLimits, find_metric, judge
-from sordino.estimators.pipeline import (
-    CONTAINERS,
-    keeps_nothing,
-    mixes_step,
-    pipeline_privacy,
-    prices_for,
-    reason,
-    steps_of,
-)
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
@@ -84,7 +76,7 @@ class Candidates:
         """Return what was paid for the schemas of all candidates: the choice among them rests on each."""
         tried = _values(grid)
         inside = [step.get_params().values() for step in (self.estimator, *tried) if _has_params(step)]
-        return prices_for([*tried, *itertools.chain.from_iterable(inside)])
+        return pipeline.prices_for([*tried, *itertools.chain.from_iterable(inside)])
 
     def refuse_ledgers(self, grid: Sequence[dict[str, Any]]) -> None:
         """Refuse a candidate with a ledger of its own, for a search that has none: nobody would book."""
@@ -235,7 +227,7 @@ class Candidates:
     def report(self, model: Any) -> Any:
         """Return the guarantee of a fitted candidate."""
         own = getattr(model, "privacy_", None)
-        return own if own is not None else pipeline_privacy(model, assume_public=self.assume_public)
+        return own if own is not None else pipeline.pipeline_privacy(model, assume_public=self.assume_public)
 
     @staticmethod
     def _open(known: dict[str, Any]) -> bool:
@@ -259,8 +251,8 @@ def paid_steps(name: str, step: Any) -> Iterator[tuple[str, Any]]:
     """Yield the private steps of an estimator that is not fitted yet, with their names."""
     if hasattr(step, "get_params") and "epsilon" in step.get_params(deep=False):
         yield name, step
-    elif isinstance(step, CONTAINERS):
-        for inner, child in steps_of(step):
+    elif isinstance(step, pipeline.CONTAINERS):
+        for inner, child in pipeline.steps_of(step):
             yield from paid_steps(f"{name}__{inner}" if name else inner, child)
 
 
@@ -268,13 +260,13 @@ def unpaid_steps(name: str, step: Any, assumed: frozenset[str]) -> Iterator[str]
     """Yield why steps would make a candidate not private, before it is fitted."""
     if step is None or isinstance(step, str) or name in assumed:
         return
-    if type(step) in CONTAINERS:
-        for inner, child in steps_of(step):
+    if type(step) in pipeline.CONTAINERS:
+        for inner, child in pipeline.steps_of(step):
             yield from unpaid_steps(f"{name}__{inner}" if name else inner, child, assumed)
     elif "epsilon" not in getattr(step, "get_params", dict)(deep=False):
-        function = type(step) is FunctionTransformer and not mixes_step(step)
-        if not (function or keeps_nothing(step)):
-            yield reason(name or type(step).__name__, step)
+        function = type(step) is FunctionTransformer and not pipeline.mixes_step(step)
+        if not (function or pipeline.keeps_nothing(step)):
+            yield pipeline.reason(name or type(step).__name__, step)
 
 
 def _weight(name: str, step: Any) -> float:

@@ -27,19 +27,9 @@ from sordino.kernel import (
 )
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import Parts, Point, RowBlocks
+from sordino.problems import queries
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, convex_clip
 from sordino.problems.problem import Problem
-from sordino.problems.queries import (
-    CoordinateScores,
-    GlmGradient,
-    MovedScores,
-    RestrictedGradient,
-    VertexScores,
-    flat_coordinates,
-    intercept_coordinates,
-    pick,
-    without_intercept,
-)
 from sordino.solvers.base import CURVED, FLAGS, Capabilities, Option, Options, distinguishable, noise_std
 from sordino.solvers.base import STEPS as STEP_OPTIONS
 from sordino.solvers.steps import add_at, bearable, hard_threshold, starting_point, target_unit, vector_sum
@@ -56,7 +46,7 @@ MARGIN_NOISE, LONGEST = 0.5, 20.0
 
 def _ridge_pull(problem: Problem, w: Point, at: Ints) -> Floats:
     """Return the gradient of the ridge at some coordinates; intercepts are not penalised."""
-    return np.where(at % problem.columns < problem.features, problem.ridge * pick(w, at), 0.0)
+    return np.where(at % problem.columns < problem.features, problem.ridge * queries.pick(w, at), 0.0)
 
 
 @dataclass(frozen=True)
@@ -99,8 +89,8 @@ class Coordinate:
 
     def plan(self, problem: Problem) -> Plan:
         ridge = problem.ridge * problem.population
-        scores = CoordinateScores(problem.loss, self.clip, ridge, problem.features)
-        values = RestrictedGradient(problem.loss, self.clip, self.norm_clip)
+        scores = queries.CoordinateScores(problem.loss, self.clip, ridge, problem.features)
+        values = queries.RestrictedGradient(problem.loss, self.clip, self.norm_clip)
         # sqrt(block) makes the selection cost as much zCDP as the values.
         select = GumbelTopK(relative=math.sqrt(self.block), count=self.block, absolute=True)
         lazy = problem.outputs == 1
@@ -112,7 +102,7 @@ class Coordinate:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         lazy = curator.plan.releases["coordinate"].lazy
         w = starting_point(problem.shape, problem.n_intercepts, lazy)
-        always = intercept_coordinates(problem.shape, problem.n_intercepts)
+        always = queries.intercept_coordinates(problem.shape, problem.n_intercepts)
         support = np.empty(0, dtype=np.int64)
         step = self.step_for(curator, problem) if self.step is None else (self.step, self.step)
         for _ in range(self.steps):
@@ -120,7 +110,7 @@ class Coordinate:
                 chosen = support[curator.release("coordinate", (w, support))]
             else:
                 chosen = curator.release("coordinate", w)
-                chosen = flat_coordinates(chosen, problem.features, problem.columns)
+                chosen = queries.flat_coordinates(chosen, problem.features, problem.columns)
             support = np.union1d(support, chosen)
             at = np.concatenate([chosen, always])
             slope = curator.release("derivative", (w, at)) + _ridge_pull(problem, w, at)
@@ -189,7 +179,7 @@ class FrankWolfe:
         return cls(options.n_nonzero_coefs, steps, options.peak(problem), own["radius"], own["selection"])
 
     def plan(self, problem: Problem) -> Plan:
-        query = VertexScores(problem.loss, self.clip, problem.ridge * problem.population)
+        query = queries.VertexScores(problem.loss, self.clip, problem.ridge * problem.population)
         mechanism = GumbelTopK() if self.selection == "gumbel" else LaplaceMax()
         lazy = problem.outputs == 1 and self.selection == "gumbel"
         return problem.planned(vertex=Release(query, mechanism, Full(), self.steps, mean=False, lazy=lazy))
@@ -269,7 +259,7 @@ class Peeled:
 
     def plan(self, problem: Problem) -> Plan:
         n = self._sampling.expected(problem.population)
-        scores = MovedScores(
+        scores = queries.MovedScores(
             problem.loss, self.clip, problem.ridge * n, problem.features, weight=n / self.step
         )
         lazy = problem.outputs == 1 and self.selection == "gumbel"
@@ -279,7 +269,7 @@ class Peeled:
         top = Release(scores, select, self._sampling, self.steps, mean=False, lazy=lazy)
         if self.selection == "laplace" and not problem.n_intercepts:
             return problem.planned(support=top)
-        values = RestrictedGradient(problem.loss, self.clip, self.norm_clip)
+        values = queries.RestrictedGradient(problem.loss, self.clip, self.norm_clip)
         return problem.planned(
             support=top, values=Release(values, problem.gaussian(), self._sampling, self.steps)
         )
@@ -291,14 +281,14 @@ class Peeled:
             if self.selection == "laplace":  # peeled, in units of the sum: records / step times the iterate
                 known = chosen.values * (self.step / self._sampling.expected(problem.population))
                 chosen = chosen.indices
-            chosen = flat_coordinates(chosen, problem.features, problem.columns)
+            chosen = queries.flat_coordinates(chosen, problem.features, problem.columns)
             w = self._ask_values(curator, problem, w, chosen, known)
             yield w
 
     def _ask_values(self, curator: Curator, problem: Problem, w: Point, chosen: Ints, known: Floats) -> Point:
         """Return the iterate with support ``chosen``, asking for values that are not ``known``."""
         open_ = np.concatenate(
-            [chosen[known.size :], intercept_coordinates(problem.shape, problem.n_intercepts)]
+            [chosen[known.size :], queries.intercept_coordinates(problem.shape, problem.n_intercepts)]
         )
         moved = np.empty(0)
         if open_.size:
@@ -306,7 +296,7 @@ class Peeled:
             # An intercept, which all records share, would overshoot with the step of a column.
             steps = [self.step, self.step if self.often is None else self.often]
             columns = chosen.size - known.size
-            moved = pick(w, open_) - np.repeat(steps, [columns, open_.size - columns]) * slope
+            moved = queries.pick(w, open_) - np.repeat(steps, [columns, open_.size - columns]) * slope
         at, values = np.concatenate([chosen[: known.size], open_]), np.concatenate([known, moved])
         out = SparseVector(at, values, math.prod(problem.shape))
         return out if isinstance(w, SparseVector) else out.to_dense().reshape(problem.shape)
@@ -334,7 +324,7 @@ class BlockVotes:
 
     needs: ClassVar[tuple[type, ...]] = (Parts,)
 
-    gradient: GlmGradient
+    gradient: queries.GlmGradient
     problem: Problem
     blocks: int
     sparsity: int
@@ -366,7 +356,7 @@ class BlockVotes:
             mean = self.gradient.evaluate(records, w) / max(records.count, 1)
             moved = w - self.step * (mean + problem.penalty_gradient(w))
             w = hard_threshold(moved, self.sparsity, problem.n_intercepts)
-        return np.flatnonzero(without_intercept(w, problem.features))
+        return np.flatnonzero(queries.without_intercept(w, problem.features))
 
 
 @dataclass(frozen=True)
@@ -420,7 +410,7 @@ class TwoStage:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        gradient = GlmGradient(problem.loss, self.clip)
+        gradient = queries.GlmGradient(problem.loss, self.clip)
         votes = BlockVotes(gradient, problem, self.blocks, self.sparsity, self.step)
         # sqrt(k) makes the selection cost as much zCDP as the fit.
         select = GumbelTopK(relative=math.sqrt(self.sparsity), count=self.sparsity)
@@ -437,8 +427,8 @@ class TwoStage:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         chosen = curator.release("support")
-        chosen = flat_coordinates(chosen, problem.features, problem.columns)
-        at = np.concatenate([chosen, intercept_coordinates(problem.shape, problem.n_intercepts)])
+        chosen = queries.flat_coordinates(chosen, problem.features, problem.columns)
+        at = np.concatenate([chosen, queries.intercept_coordinates(problem.shape, problem.n_intercepts)])
         w = np.zeros(math.prod(problem.shape))
         w[at] = curator.release("fit", at)
         yield w.reshape(problem.shape)

@@ -15,22 +15,13 @@ from sordino.errors import NotPrivateWarning
 from sordino.estimators.heavy import HeavyTailedRegressor
 from sordino.estimators.statistics import mean
 from sordino.kernel import public_generator
+from sordino.literature.reproduce import tables
 from sordino.literature.reproduce.linear import RELATIONS, certified_epsilon
-from sordino.literature.reproduce.tables import (
-    Outcome,
-    Row,
-    Runs,
-    Table,
-    by_mode,
-    printed_table,
-    run_of,
-    short,
-)
 
 DELTA = 1e-6
 
 
-def rates(quick: bool) -> Table:
+def rates(quick: bool) -> tables.Table:
     """Slopes of errors against n on doubly logarithmic axes."""
     sizes: tuple[int, ...] = (
         (1000, 4641, 21_544) if quick else (1000, 2154, 4641, 10_000, 21_544, 46_415, 100_000)
@@ -38,28 +29,28 @@ def rates(quick: bool) -> Table:
     repeats = 30 if quick else 200
     rows = []
     for order in (0.3, 0.5, 0.7, 1.0):
-        known = run_of(f"mean/{order}/known", partial(_mean_slope, order, True, sizes, repeats))
-        ours = run_of(f"mean/{order}/auto", partial(_mean_slope, order, False, sizes, repeats))
-        printed = run_of(f"mean/{order}/paper", partial(_printed_slope, order, sizes, repeats))
+        known = tables.run_of(f"mean/{order}/known", partial(_mean_slope, order, True, sizes, repeats))
+        ours = tables.run_of(f"mean/{order}/auto", partial(_mean_slope, order, False, sizes, repeats))
+        printed = tables.run_of(f"mean/{order}/paper", partial(_printed_slope, order, sizes, repeats))
         rows.append(_row(f"mean, v = {order:g}", -order / (1 + order), known, ours, printed))
     sizes, few = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000), 6 if quick else 20
-    split = run_of("risk/split", partial(_risk_slope, {"solver_options": {"split": True}}, sizes, few))
-    ours = run_of("risk/default", partial(_risk_slope, {}, sizes, few))
+    split = tables.run_of("risk/split", partial(_risk_slope, {"solver_options": {"split": True}}, sizes, few))
+    ours = tables.run_of("risk/default", partial(_risk_slope, {}, sizes, few))
     noise = _certifies(solver="strongly-convex", split=True)
     rows.append(_row("strongly convex risk, v = 1", -1.0, split, ours, noise))
-    convex = run_of("risk/convex", partial(_risk_slope, {"solver": "convex"}, sizes, few))
+    convex = tables.run_of("risk/convex", partial(_risk_slope, {"solver": "convex"}, sizes, few))
     rows.append(_row("convex risk, v = 1", -0.5, convex, ours, _certifies(solver="convex")))
     for order in (0.5, 1.0):
         several = partial(_columns_slope, order, sizes, 6 if quick else 30)
         words = "no experiment printed; the noise is that of DPODME"
-        far = run_of(f"columns/{order}/known", partial(several, True))
-        near = run_of(f"columns/{order}/auto", partial(several, False))
+        far = tables.run_of(f"columns/{order}/known", partial(several, True))
+        near = tables.run_of(f"columns/{order}/auto", partial(several, False))
         rows.append(_row(f"ten means, v = {order:g}", -order / (1 + order), far, near, words))
     rows += _sparse_rows(quick)
-    return printed_table("tao-rates", rows)
+    return tables.printed_table("tao-rates", rows)
 
 
-def _sparse_rows(quick: bool) -> list[Row]:
+def _sparse_rows(quick: bool) -> list[tables.Row]:
     """The rate ``s^((1+2v)/(1+v)) (log d / (n eps))^(2v/(1+v))`` for v = 1, one factor after another."""
     base = Sparse()
     sizes = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000)
@@ -72,8 +63,12 @@ def _sparse_rows(quick: bool) -> list[Row]:
     for name, (theory, designs, size) in ways.items():
         repeats = (6 if name == "log d" else 20) if quick else 60  # many columns take long
         along = [size(at) for at in designs]
-        peeled = run_of(f"sparse/{name}/peeling", partial(_sparse_slope, "peeling", designs, along, repeats))
-        ours = run_of(f"sparse/{name}/default", partial(_sparse_slope, "gumbel", designs, along, repeats))
+        peeled = tables.run_of(
+            f"sparse/{name}/peeling", partial(_sparse_slope, "peeling", designs, along, repeats)
+        )
+        ours = tables.run_of(
+            f"sparse/{name}/default", partial(_sparse_slope, "gumbel", designs, along, repeats)
+        )
         most = max(at.s for at in designs)
         words = f" at s = {most}" if most > 4 else ""
         printed = _certifies(n_nonzero_coefs=most, selection="peeling") + words
@@ -89,13 +84,15 @@ def _certifies(**options: Any) -> str:
     own: dict[str, Any] = {name: options.pop(name) for name in ("selection", "split") if name in options}
     facts.update(options, solver_options={"step_size": 0.1, **own})
     models = [HeavyTailedRegressor(1.0, DELTA, relation=r, **facts) for r in RELATIONS]
-    found = [short(certified_epsilon(model, few, few[:, 0])) for model in models]
+    found = [tables.short(certified_epsilon(model, few, few[:, 0])) for model in models]
     return f"no experiment printed; the noise certifies {' / '.join(found)}"
 
 
-def _row(method: str, theory: float, sound: Runs, default: Runs, paper: Runs | str) -> Row:
-    cells = by_mode(paper, sound, default, "a slope of the noise")
-    return Row("rates", method, 1.0, DELTA, round(theory, 4), cells)
+def _row(
+    method: str, theory: float, sound: tables.Runs, default: tables.Runs, paper: tables.Runs | str
+) -> tables.Row:
+    cells = tables.by_mode(paper, sound, default, "a slope of the noise")
+    return tables.Row("rates", method, 1.0, DELTA, round(theory, 4), cells)
 
 
 @dataclass(frozen=True)
@@ -157,11 +154,11 @@ def excess_risks(options: dict[str, Any], sizes: Any, repeats: int, seed: int = 
     return [_risk(w, n, options, repeats if n < 100_000 else few, (seed, n)) for n in sizes]
 
 
-def _mean_slope(order: float, known: bool, sizes: Any, repeats: int, seed: int) -> Outcome:
+def _mean_slope(order: float, known: bool, sizes: Any, repeats: int, seed: int) -> tables.Outcome:
     return {"value": slope(sizes, mean_errors(order, known, sizes, repeats, seed))}
 
 
-def _columns_slope(order: float, sizes: Any, repeats: int, known: bool, seed: int) -> Outcome:
+def _columns_slope(order: float, sizes: Any, repeats: int, known: bool, seed: int) -> tables.Outcome:
     """Return the slope of DPHDME's distance on ten columns of Pareto numbers."""
     law, public, errors = Pareto(1.03 + order), public_generator((seed, 7)), []
     bound: Any = law.moment_bound(1 + order) if known else "auto"
@@ -172,7 +169,7 @@ def _columns_slope(order: float, sizes: Any, repeats: int, known: bool, seed: in
     return {"value": slope(sizes, errors)}
 
 
-def _printed_slope(order: float, sizes: Any, repeats: int, seed: int) -> Outcome:
+def _printed_slope(order: float, sizes: Any, repeats: int, seed: int) -> tables.Outcome:
     """Return the slope with the printed noise, and what that certifies."""
     with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
         value = slope(sizes, mean_errors(order, True, sizes, repeats, seed, "paper"))
@@ -181,9 +178,11 @@ def _printed_slope(order: float, sizes: Any, repeats: int, seed: int) -> Outcome
     return {"value": value, **{r: report.epsilon for r, report in found.items() if report is not None}}
 
 
-def _risk_slope(options: dict[str, Any], sizes: Any, repeats: int, seed: int) -> Outcome:
+def _risk_slope(options: dict[str, Any], sizes: Any, repeats: int, seed: int) -> tables.Outcome:
     return {"value": slope(sizes, excess_risks(options, sizes, repeats, seed))}
 
 
-def _sparse_slope(selection: str, designs: list[Sparse], sizes: Any, repeats: int, seed: int) -> Outcome:
+def _sparse_slope(
+    selection: str, designs: list[Sparse], sizes: Any, repeats: int, seed: int
+) -> tables.Outcome:
     return {"value": slope(sizes, [sparse_risk(at, selection, repeats, seed) for at in designs])}

@@ -17,17 +17,7 @@ from sordino.datasets import load, log1p_unit, make_sparse_linear_model, unit_ro
 from sordino.errors import NotPrivateWarning
 from sordino.estimators.linear import LogisticRegression, SparseLinearRegression, SparseLogisticRegression
 from sordino.kernel import public_generator
-from sordino.literature.reproduce.tables import (
-    PRINTED,
-    Outcome,
-    Row,
-    RowCells,
-    Runs,
-    Table,
-    by_mode,
-    page_of,
-    printed_table,
-)
+from sordino.literature.reproduce import tables
 from sordino.problems.losses import LOSSES, Nonconvex
 
 RELATIONS = ("add-remove", "replace-one")
@@ -124,14 +114,14 @@ def rows_of(
     data: str,
     plain: float | None = None,
     quick: bool = False,
-) -> list[Row]:
+) -> list[tables.Row]:
     """Return the rows of one data set: a method and an epsilon each.
 
     Everything is stated for replace-one, the relation of the papers; the printed noise is certified for both.
     """
     known = (delta, data, quick)
     return [
-        Row(group, one.name, epsilon, delta, number, _cells(group, task, one, epsilon, *known), plain)
+        tables.Row(group, one.name, epsilon, delta, number, _cells(group, task, one, epsilon, *known), plain)
         for one in methods
         for epsilon, number in published[one.name].items()
     ]
@@ -139,7 +129,7 @@ def rows_of(
 
 def _cells(
     group: str, task: Callable[[], Task], method: Method, epsilon: float, delta: float, data: str, quick: bool
-) -> RowCells:
+) -> tables.RowCells:
     steps = method.steps[-2:][:1] if quick else method.steps
     variants = method.variants[:1] if quick else method.variants
     at, known = f"{group}/{method.name}/{epsilon:g}", {"data": data, "delta": delta}
@@ -148,7 +138,7 @@ def _cells(
     tries = method.tries[:1] if quick else method.tries
     told |= {"tries": [dict(one) for one in tries]} if tries != ({},) else {}
 
-    def printed(seed: int) -> Outcome:
+    def printed(seed: int) -> tables.Outcome:
         """Fit with the printed noise, which is the same for both relations, and certify it for each."""
         here = task()
         extra = {"noise": "paper", **join_settings(method.options(here), method.paper)}  # type: ignore[arg-type]
@@ -162,22 +152,22 @@ def _cells(
         }
         return {"value": value, **found}
 
-    def sound(seed: int) -> Outcome:
+    def sound(seed: int) -> tables.Outcome:
         here = task()
         tried = _steps_of(here, method.options(here), steps, tries)
         tried += [method.options(here, variant) for variant in variants]
         return {"value": _tune(here, method.solver, tried, epsilon, delta, seed)[0]}
 
-    def default(seed: int) -> Outcome:
+    def default(seed: int) -> tables.Outcome:
         return {"value": _fit_one(task(), epsilon, delta, seed, relation="replace-one")[0]}
 
-    return by_mode(
+    return tables.by_mode(
         method.paper
         if isinstance(method.paper, str)
-        else Runs(f"{at}/paper", printed, {**told, "paper": dict(method.paper)}),
-        Runs(f"{at}/sound", sound, {**told, "variants": [dict(v) for v in variants]}),
-        Runs(f"{group}/default/{epsilon:g}", default, known),
-        Runs(f"{group}/plain", lambda seed: _plain(task(), delta, seed, 50 if quick else 300), known),
+        else tables.Runs(f"{at}/paper", printed, {**told, "paper": dict(method.paper)}),
+        tables.Runs(f"{at}/sound", sound, {**told, "variants": [dict(v) for v in variants]}),
+        tables.Runs(f"{group}/default/{epsilon:g}", default, known),
+        tables.Runs(f"{group}/plain", lambda seed: _plain(task(), delta, seed, 50 if quick else 300), known),
     )
 
 
@@ -192,7 +182,7 @@ def certified_epsilon(model: Any, *rows: Any) -> float:
     raise AssertionError(f"{model!r} has no printed noise.")
 
 
-def _plain(task: Task, delta: float, seed: int, most: int) -> Outcome:
+def _plain(task: Task, delta: float, seed: int, most: int) -> tables.Outcome:
     """Return the best of the default and of so many steps without noise, and of hardly any noise.
 
     Noise keeps a model from fitting the rows too closely, so that none at all is not always best.
@@ -356,11 +346,11 @@ READERS: dict[str, Callable[..., Task]] = {
 # --------------------------------------------------------- Tables from their rows in ``printed.toml``
 
 
-def linear_table(name: str, quick: bool) -> Table:
+def linear_table(name: str, quick: bool) -> tables.Table:
     """Return a table of linear models, group by group."""
-    rows: list[Row] = []
-    groups = [one | one.get("quick", {}) if quick else one for one in page_of(name)["groups"]]
-    sources = [PRINTED["sources"][one["on"]] for one in groups]
+    rows: list[tables.Row] = []
+    groups = [one | one.get("quick", {}) if quick else one for one in tables.page_of(name)["groups"]]
+    sources = [tables.PRINTED["sources"][one["on"]] for one in groups]
     said = [f"{s['words']} {s.get('quick', '')}".strip() if quick else s["words"] for s in sources]
     for one, words in zip(groups, said):
         methods, asked = _methods(one), one.get("asked", one["epsilons"])
@@ -372,7 +362,7 @@ def linear_table(name: str, quick: bool) -> Table:
         task = partial(READERS[one["on"]], **one["task"])
         known = {"data": one.get("told", words), "plain": one.get("plain"), "quick": quick}
         rows += rows_of(one["name"], task, methods, numbers, one["delta"], **known)
-    return printed_table(
+    return tables.printed_table(
         name,
         rows,
         quick,
@@ -386,7 +376,7 @@ def linear_table(name: str, quick: bool) -> Table:
 
 def _methods(group: Mapping[str, Any]) -> tuple[Method, ...]:
     """Return the methods of a group: on a stand-in, which is judged by ratios, with fewer settings."""
-    sets = [PRINTED["methods"][many] for many in group["methods"]]
+    sets = [tables.PRINTED["methods"][many] for many in group["methods"]]
     made = [Method(name, **settings) for one in sets for name, settings in one.items()]
     if "few" in group:
         few = [(16.0, 64.0) if m.steps else () for m in made]
@@ -415,8 +405,8 @@ def _on_design(methods: Sequence[Method], kind: str, d: int, keep: int, n: int =
     )
 
 
-LINEAR_TABLES: dict[str, Callable[[bool], Table]] = {
+LINEAR_TABLES: dict[str, Callable[[bool], tables.Table]] = {
     name: partial(linear_table, name)
-    for name, page in PRINTED.items()
+    for name, page in tables.PRINTED.items()
     if isinstance(page.get("groups"), tuple)
 }

@@ -20,18 +20,7 @@ from sordino.errors import NotPrivateWarning
 from sordino.estimators.linear import LogisticRegression
 from sordino.kernel import Curator, Full, Plan, Poisson, Relation, Sampling, public_generator
 from sordino.literature.formulas import srm_noise
-from sordino.literature.reproduce.tables import (
-    Outcome,
-    Row,
-    RowCells,
-    Runs,
-    Table,
-    by_mode,
-    certify_printed,
-    page_of,
-    printed_table,
-    run_of,
-)
+from sordino.literature.reproduce import tables
 from sordino.nn.data import source_of
 from sordino.nn.engine_choice import sized_engine
 from sordino.nn.federated import TorchModel
@@ -125,7 +114,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 DELTA = 1e-5
 QUICK_IMAGES = 3000
-_PAGE: dict[str, Any] = page_of("srm-networks")["groups"]
+_PAGE: dict[str, Any] = tables.page_of("srm-networks")["groups"]
 _ACCOUNTANT = "noise of a moments accountant: sound"
 
 
@@ -171,16 +160,18 @@ _SRM = tuple(
 _SGDS = (_SGD, Optimiser("sgd", 1.0, 15, more=(("clip_norm", 1.0), ("average", 0.9))))
 
 
-def srm_networks(quick: bool) -> Table:
+def srm_networks(quick: bool) -> tables.Table:
     """Return the test errors of DP-SRM and DP-SGD."""
     rows = [
-        Row(group, method, epsilon, DELTA, number, _cells(group, method, epsilon, quick), page.get("plain"))
+        tables.Row(
+            group, method, epsilon, DELTA, number, _cells(group, method, epsilon, quick), page.get("plain")
+        )
         for group, page in _PAGE.items()
         for method, numbers in page["numbers"].items()
         for epsilon, number in zip(page["epsilons"], numbers)
         if not quick or epsilon == page["asked_quickly"]
     ]
-    return printed_table("srm-networks", rows, quick, _QUICKLY)
+    return tables.printed_table("srm-networks", rows, quick, _QUICKLY)
 
 
 _QUICKLY = {"quick_images": f"{QUICK_IMAGES:,}"}
@@ -190,25 +181,25 @@ def _data(group: str, quick: bool) -> Images:
     return images(*_PAGE[group]["set"], QUICK_IMAGES if quick else None)
 
 
-def _cells(group: str, method: str, epsilon: float, quick: bool) -> RowCells:
+def _cells(group: str, method: str, epsilon: float, quick: bool) -> tables.RowCells:
     data, ways = partial(_data, group, quick), _SGDS if method == "DP-SGD" else _SRM
     ways = ways[:1] if quick else ways
     at = f"{group}/{method}/{epsilon:g}"
-    default = run_of(f"{group}/default/{epsilon:g}", partial(_of, data, _fit_scattering, epsilon))
+    default = tables.run_of(f"{group}/default/{epsilon:g}", partial(_of, data, _fit_scattering, epsilon))
     if why := _PAGE[group].get("why"):
-        return by_mode(why, why, default, why)
-    paper: Runs | str = _ACCOUNTANT
+        return tables.by_mode(why, why, default, why)
+    paper: tables.Runs | str = _ACCOUNTANT
     if method == "DP-SRM":
-        paper = run_of(f"{at}/paper", partial(_of, data, partial(_fit_printed, ways[0]), epsilon))
-    return by_mode(
+        paper = tables.run_of(f"{at}/paper", partial(_of, data, partial(_fit_printed, ways[0]), epsilon))
+    return tables.by_mode(
         paper,
-        run_of(f"{at}/sound", partial(_of, data, partial(_train_best, ways), epsilon)),
+        tables.run_of(f"{at}/sound", partial(_of, data, partial(_train_best, ways), epsilon)),
         default,
-        run_of(f"{group}/plain", partial(_of, data, _plain, math.inf)),
+        tables.run_of(f"{group}/plain", partial(_of, data, _plain, math.inf)),
     )
 
 
-def _plain(data: Images, epsilon: float, seed: int) -> Outcome:
+def _plain(data: Images, epsilon: float, seed: int) -> tables.Outcome:
     """Return the better of the network and of the default without noise.
 
     Few images take longer steps, with which many end at a constant.
@@ -219,18 +210,18 @@ def _plain(data: Images, epsilon: float, seed: int) -> Outcome:
     return min(found, key=lambda one: one["value"])
 
 
-def _train(way: Optimiser, data: Images, epsilon: float, seed: int) -> Outcome:
+def _train(way: Optimiser, data: Images, epsilon: float, seed: int) -> tables.Outcome:
     with warnings.catch_warnings(action="ignore"):
         model = way.trainer(data, epsilon, seed).fit(data.x, data.y).model
     return {"value": data.error(model)}
 
 
-def _train_best(ways: Sequence[Optimiser], data: Images, epsilon: float, seed: int) -> Outcome:
+def _train_best(ways: Sequence[Optimiser], data: Images, epsilon: float, seed: int) -> tables.Outcome:
     """Return the least error of some optimisers: in hindsight, as the paper chooses them."""
     return min((_train(way, data, epsilon, seed) for way in ways), key=lambda found: found["value"])
 
 
-def _fit_scattering(data: Images, epsilon: float, seed: int) -> Outcome:
+def _fit_scattering(data: Images, epsilon: float, seed: int) -> tables.Outcome:
     """Return the test error of logistic regression on scattering coefficients, everything by default."""
     (x, y), (test_x, test_y) = _coefficients(data)
     with warnings.catch_warnings(action="ignore"):
@@ -263,7 +254,7 @@ class _FromStart:
         return self.solver.run(curator, task, self.solver.start(task))
 
 
-def _fit_printed(way: Optimiser, data: Images, epsilon: float, seed: int) -> Outcome:
+def _fit_printed(way: Optimiser, data: Images, epsilon: float, seed: int) -> tables.Outcome:
     """Train with the printed noise, and certify it for both relations."""
     trainer, source = way.trainer(data, epsilon, seed), source_of(data.x, data.y)
     network = Network(copy.deepcopy(trainer.model), CROSS_ENTROPY)
@@ -272,7 +263,7 @@ def _fit_printed(way: Optimiser, data: Images, epsilon: float, seed: int) -> Out
     solver: Any = trainer.solver(source.population)
     ask = Ask.checked(epsilon, DELTA, source.population)
     task_of = partial(NetworkTask, engine, source.population)
-    found = certify_printed(ask, lambda relation: solver.plan(task_of(relation)), srm_noise)
+    found = tables.certify_printed(ask, lambda relation: solver.plan(task_of(relation)), srm_noise)
     task = task_of(Relation.ADD_REMOVE)
     executor = source.executor(network.device, chunk, network.device.type == "cuda")
     noise = srm_noise(solver.plan(task), ask)
@@ -287,24 +278,26 @@ _LSSGD = {"DP-SGD": ("sgd", 0.15), "DP-LSSGD": ("ls-sgd", 0.15), "DP-Adam": ("ad
 _LSSGD["DP-LSAdam"] = ("ls-adam", 1e-3)
 
 
-def lssgd_networks(quick: bool) -> Table:
+def lssgd_networks(quick: bool) -> tables.Table:
     """Return the test errors of smoothed and plain DP-SGD and DP-Adam."""
     rows = []
     for group, (clip, epsilons) in list(_LSSGD_SETS.items())[: 1 if quick else 2]:
         data, more = partial(_data, group, quick), () if clip == 1.0 else (("clip_norm", clip),)
         at = "" if group == "MNIST" else f"{group}/"
-        plain = run_of(f"{at}plain", partial(_of, data, _plain, math.inf))
+        plain = tables.run_of(f"{at}plain", partial(_of, data, _plain, math.inf))
         for epsilon in epsilons:
-            default = run_of(f"{at}default/{epsilon:g}", partial(_of, data, _fit_scattering, epsilon))
+            default = tables.run_of(f"{at}default/{epsilon:g}", partial(_of, data, _fit_scattering, epsilon))
             for method, (name, rate) in _LSSGD.items():
                 way = partial(_train, Optimiser(name, rate, 15, 256, more=more))
-                sound = run_of(f"{at}{method}/{epsilon:g}/sound", partial(_of, data, way, epsilon))
-                cells = by_mode(_ACCOUNTANT, sound, default, plain)
-                rows.append(Row(group, method, epsilon, DELTA, None, cells))
-    return printed_table("lssgd-networks", rows, quick, _QUICKLY)
+                sound = tables.run_of(f"{at}{method}/{epsilon:g}/sound", partial(_of, data, way, epsilon))
+                cells = tables.by_mode(_ACCOUNTANT, sound, default, plain)
+                rows.append(tables.Row(group, method, epsilon, DELTA, None, cells))
+    return tables.printed_table("lssgd-networks", rows, quick, _QUICKLY)
 
 
-def _of(data: Callable[[], Images], measure: Callable[..., Outcome], epsilon: float, seed: int) -> Outcome:
+def _of(
+    data: Callable[[], Images], measure: Callable[..., tables.Outcome], epsilon: float, seed: int
+) -> tables.Outcome:
     return measure(data(), epsilon, seed)
 
 
@@ -335,7 +328,7 @@ class Recipe:
         return Full() if self.batch is None else Poisson(min(1.0, self.batch / population))
 
 
-def figure_3(quick: bool) -> Table:
+def figure_3(quick: bool) -> tables.Table:
     """Accuracy after the last round."""
     rounds, share = (3, 1 / 30) if quick else (40, 1 / 4)
     most = round(60_000 * share)
@@ -344,15 +337,15 @@ def figure_3(quick: bool) -> Table:
         "DP-FedGD-HT": Recipe(rounds, None),
     }
     best = recipes["DP-FedSGD-HT"]
-    plain = run_of("plain", partial(_accuracy, best, float("inf"), most))
+    plain = tables.run_of("plain", partial(_accuracy, best, float("inf"), most))
     rows = []
     for epsilon in (4.0, 6.0):
-        default = run_of(f"DP-FedSGD-HT/{epsilon:g}/sound", partial(_accuracy, best, epsilon, most))
+        default = tables.run_of(f"DP-FedSGD-HT/{epsilon:g}/sound", partial(_accuracy, best, epsilon, most))
         for method, recipe in recipes.items():
-            sound = run_of(f"{method}/{epsilon:g}/sound", partial(_accuracy, recipe, epsilon, most))
-            cells = by_mode(_ACCOUNTANT, sound, default, plain)
-            rows.append(Row("MNIST", method, epsilon, FEDERATED_DELTA, None, cells))
-    return printed_table("liang-figure-3", rows, quick, {"most": f"{most:,}", "rounds": str(rounds)})
+            sound = tables.run_of(f"{method}/{epsilon:g}/sound", partial(_accuracy, recipe, epsilon, most))
+            cells = tables.by_mode(_ACCOUNTANT, sound, default, plain)
+            rows.append(tables.Row("MNIST", method, epsilon, FEDERATED_DELTA, None, cells))
+    return tables.printed_table("liang-figure-3", rows, quick, {"most": f"{most:,}", "rounds": str(rounds)})
 
 
 @cache
@@ -367,7 +360,7 @@ def _clients(most: int) -> tuple[Images, list[TorchModel]]:
     ]
 
 
-def _accuracy(recipe: Any, epsilon: float, most: int, seed: int) -> Outcome:
+def _accuracy(recipe: Any, epsilon: float, most: int, seed: int) -> tables.Outcome:
     """Make all rounds: each client's local steps, then the thresholded mean."""
     data, clients = _clients(most)
     w, sizes = sparse_start(data.network(seed).cpu()), [client.executor.population for client in clients]

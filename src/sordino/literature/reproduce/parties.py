@@ -34,17 +34,7 @@ from sordino.literature.local import (
     printed_draws,
     published_gradient_noise,
 )
-from sordino.literature.reproduce.tables import (
-    Outcome,
-    Row,
-    Runs,
-    Table,
-    by_mode,
-    certify_printed,
-    page_of,
-    printed_table,
-    run_of,
-)
+from sordino.literature.reproduce import tables
 from sordino.parties.mpc.links import Limits, Member
 from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
@@ -108,9 +98,9 @@ class World:
 _world = cache(World)
 
 
-def _table(name: str, quick: bool) -> Table:
+def _table(name: str, quick: bool) -> tables.Table:
     """Return a panel for each set and number of parties."""
-    page, which, panels = page_of(name), int("accuracy" in name), 1 if quick else 3
+    page, which, panels = tables.page_of(name), int("accuracy" in name), 1 if quick else 3
     rows = [
         row
         for data in page["needs"]
@@ -119,31 +109,31 @@ def _table(name: str, quick: bool) -> Table:
     ]
     formula = published_gradient_noise(EPSILON, DELTA)[1]
     nothing = {f"{data}, m = {m:,}": least for data, least in page["nothing"].items() for m in PARTIES[data]}
-    return printed_table(name, rows, quick, {"formula": f"{formula:.3g}"}, trivial=nothing)
+    return tables.printed_table(name, rows, quick, {"formula": f"{formula:.3g}"}, trivial=nothing)
 
 
 def _rows(
     name: str, world: Callable[[], World], parties: int, which: int, numbers: Mapping[str, float]
-) -> Iterator[Row]:
+) -> Iterator[tables.Row]:
     runs = _runs(name, world, parties, which)
-    plain = Runs(f"{name}/plain", lambda seed: {"value": 0.0}, {"by": "definition"})
+    plain = tables.Runs(f"{name}/plain", lambda seed: {"value": 0.0}, {"by": "definition"})
     for method, sound in runs.items():
         paper = _paper(name, world, which) if method == "MPC Grad P" else _printed_words(method)
-        cells = by_mode(paper, sound, runs["MPC Grad P"], plain)
+        cells = tables.by_mode(paper, sound, runs["MPC Grad P"], plain)
         printed = numbers.get(name) if method == "MPC Grad P" else None
         delta = 0.0 if method == "MPC Out P, pure" else DELTA
-        yield Row(f"{name}, m = {parties:,}", method, EPSILON, delta, printed, cells)
+        yield tables.Row(f"{name}, m = {parties:,}", method, EPSILON, delta, printed, cells)
     if parties < SIZES.get(name, 0) and name != "donor_pva":
         paper, sound = (
-            Runs(
+            tables.Runs(
                 f"{name}/{parties}/Local Obj P/{mode}",
                 partial(_average_objectives, world, parties, which, mode),
                 {**_settings_of(which), "mode": mode},
             )
             for mode in ("paper", "sound")
         )
-        cells = by_mode(paper, sound, runs["MPC Grad P"], plain)
-        yield Row(f"{name}, m = {parties:,}", "Local Obj P", EPSILON, DELTA, None, cells)
+        cells = tables.by_mode(paper, sound, runs["MPC Grad P"], plain)
+        yield tables.Row(f"{name}, m = {parties:,}", "Local Obj P", EPSILON, DELTA, None, cells)
 
 
 @cache
@@ -158,7 +148,7 @@ def _printed_words(method: str) -> str:
 
 def _average_objectives(
     world: Callable[[], World], parties: int, which: int, mode: str, seed: int
-) -> Outcome:
+) -> tables.Outcome:
     """Average what parties release by objective perturbation; as printed, no epsilon is certified."""
     here, total = world(), np.zeros(world().problem.shape)
     for member in here.members(parties):
@@ -173,27 +163,29 @@ def _average_objectives(
     return _outcome(here, total / parties, which)
 
 
-def _paper(name: str, world: Callable[[], World], which: int) -> Runs:
+def _paper(name: str, world: Callable[[], World], which: int) -> tables.Runs:
     """Descend with the noise of the paper's table, which leaves out the logarithm of its formula."""
 
-    def once(seed: int) -> Outcome:
+    def once(seed: int) -> tables.Outcome:
         here, solver, ask = world(), _descent(), Ask(EPSILON, DELTA)
         noise_of = partial(gradient_noise, table=True)
-        found = certify_printed(ask, lambda r: solver.plan(replace(here.problem, relation=r)), noise_of)
+        found = tables.certify_printed(
+            ask, lambda r: solver.plan(replace(here.problem, relation=r)), noise_of
+        )
         noise = noise_of(solver.plan(here.problem), ask)
         with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
             w = run(Task(solver, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
         return {**_outcome(here, w, which), **found}
 
-    return Runs(f"{name}/MPC Grad P/paper", once, _settings_of(which))
+    return tables.Runs(f"{name}/MPC Grad P/paper", once, _settings_of(which))
 
 
 def _descent() -> Any:
     return _Averaged(Ight(None, STEPS, 1.0, CLIP))
 
 
-def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> dict[str, Runs]:
-    def once(solver: Any, joint: bool, delta: float, seed: int) -> Outcome:
+def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> dict[str, tables.Runs]:
+    def once(solver: Any, joint: bool, delta: float, seed: int) -> tables.Outcome:
         here = world()
         # Three of the parties compute; the others send them shares of their integers.
         share = NoiseShare(Mode.INSIDE, 3, 1)
@@ -214,7 +206,7 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
         "Rajkumar, Agarwal": (Gradients(CLIP, 100, 1.0, pure=True), False, DELTA),
     }
     told = _settings_of(which)
-    return {m: Runs(f"{name}/{parties}/{m}", partial(once, *how), told) for m, how in made.items()}
+    return {m: tables.Runs(f"{name}/{parties}/{m}", partial(once, *how), told) for m, how in made.items()}
 
 
 def _settings_of(which: int) -> dict[str, Any]:
@@ -224,7 +216,7 @@ def _settings_of(which: int) -> dict[str, Any]:
 PURE = 1e-12  # calibration wants a delta; a pure event needs none of it
 
 
-def _outcome(world: World, w: Floats, which: int) -> Outcome:
+def _outcome(world: World, w: Floats, which: int) -> tables.Outcome:
     return {"value": world.judge(w)[which]}
 
 
@@ -249,7 +241,7 @@ class _Averaged:
 _PARTIES, _RECORDS, _RIDGE, _STEPS, _FEATURES = 100, 500, 0.01, 100, 122
 
 
-def scales(quick: bool) -> Table:
+def scales(quick: bool) -> tables.Table:
     """The noise of each method: a function of public numbers, so no run needs data."""
     m, n, steps = _PARTIES, _RECORDS, _STEPS
     output, gradient = 2 * CLIP / (n * _RIDGE * EPSILON), math.sqrt(2 * steps) * CLIP / (n * EPSILON)
@@ -268,18 +260,20 @@ def scales(quick: bool) -> Table:
         Gaussian: [gaussian_epsilon(mu / part, DELTA) for part in (2, 1)],
     }
     rows = []
-    for method, number in page_of("parties-noise")["numbers"].items():
+    for method, number in tables.page_of("parties-noise")["numbers"].items():
         law, scale, solver = made[method]
         # What the printed tilt is worth is not printed.
         near, far = (0.0, 0.0) if isinstance(solver, Tilted) else certified[law]
-        paper = run_of(f"{method}/paper", partial(_generated, law, scale, near, far))
-        ours = run_of(method, partial(_scale, solver))
-        cells = by_mode(paper, ours, ours, "none")
-        rows.append(Row(f"m = {m}, {n} records a party: {method}", method, EPSILON, DELTA, number, cells))
-    return printed_table("parties-noise", rows)
+        paper = tables.run_of(f"{method}/paper", partial(_generated, law, scale, near, far))
+        ours = tables.run_of(method, partial(_scale, solver))
+        cells = tables.by_mode(paper, ours, ours, "none")
+        rows.append(
+            tables.Row(f"m = {m}, {n} records a party: {method}", method, EPSILON, DELTA, number, cells)
+        )
+    return tables.printed_table("parties-noise", rows)
 
 
-def _generated(law: type[Any], scale: float, near: float, far: float, seed: int) -> Outcome:
+def _generated(law: type[Any], scale: float, near: float, far: float, seed: int) -> tables.Outcome:
     """Return the deviation of a thousand draws of printed noise, as the table does."""
     return {
         "value": float(np.std(printed_draws(law, scale, 1000))),
@@ -287,7 +281,7 @@ def _generated(law: type[Any], scale: float, near: float, far: float, seed: int)
     }
 
 
-def _scale(solver: Any, seed: int) -> Outcome:
+def _scale(solver: Any, seed: int) -> tables.Outcome:
     alone = isinstance(solver, Tilted)  # the tilt of the mean objective of one party
     n = _RECORDS if alone else _PARTIES * _RECORDS
     problem = Problem(LOSSES["logistic"], n, _FEATURES, Relation.REPLACE_ONE, EPSILON, DELTA, ridge=_RIDGE)
@@ -304,26 +298,28 @@ LATTICE = Lattice(1.0, 2.0**28.5, 2**45)
 _DIMENSIONS = {"Adult": 104, "KDDCup99": 122, "KDDCup98": 95}
 
 
-def aggregation(name: str, quick: bool) -> Table:
+def aggregation(name: str, quick: bool) -> tables.Table:
     """Return what a release costs: its seconds, or the traffic of all parties together."""
-    page = page_of(name)
+    page = tables.page_of(name)
     rows = [
         _row(f"{group}, d = {_DIMENSIONS[group]}", _DIMENSIONS[group], method, number, page["what"])
         for method, numbers in page["numbers"].items()
         for group, number in numbers.items()
     ]
-    return printed_table(name, rows)
+    return tables.printed_table(name, rows)
 
 
-def _row(group: str, size: int, method: str, published: float, what: str) -> Row:
-    inside = run_of(f"{size}/inside", partial(_cost, size, what))
+def _row(group: str, size: int, method: str, published: float, what: str) -> tables.Row:
+    inside = tables.run_of(f"{size}/inside", partial(_cost, size, what))
     certified = per_coordinate_laplace(size, AGGREGATION_EPSILON, AGGREGATION_DELTA)
     paper = f"not run; Laplace noise per coordinate certifies {certified:.3g}"
-    cells = by_mode(paper, "garbled circuits are not run", inside, "a sum in the clear: d numbers a party")
-    return Row(group, method, AGGREGATION_EPSILON, AGGREGATION_DELTA, published, cells)
+    cells = tables.by_mode(
+        paper, "garbled circuits are not run", inside, "a sum in the clear: d numbers a party"
+    )
+    return tables.Row(group, method, AGGREGATION_EPSILON, AGGREGATION_DELTA, published, cells)
 
 
-def _cost(size: int, what: str, seed: int) -> Outcome:
+def _cost(size: int, what: str, seed: int) -> tables.Outcome:
     """Return the quicker release of two at the busiest member, or the bytes of all members."""
     spent, sent = release_cost(size, 2 if what == "seconds" else 1)
     return {"value": float(spent.max(axis=0).min()) if what == "seconds" else float(sent.sum()) / 1e6}
@@ -358,7 +354,7 @@ def _member(members: tuple[Member, ...], size: int, releases: int, index: int) -
     return spent, sent
 
 
-TABLES: dict[str, Callable[[bool], Table]] = {
+TABLES: dict[str, Callable[[bool], tables.Table]] = {
     **{name: partial(_table, name) for name in ("parties", "parties-accuracy")},
     **{name: partial(aggregation, name) for name in ("aggregation-time", "aggregation-traffic")},
     "parties-noise": scales,

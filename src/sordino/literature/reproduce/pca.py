@@ -18,17 +18,8 @@ from sordino.datasets import load, log1p_unit, unit_rows
 from sordino.errors import UnsupportedError
 from sordino.estimators.pca import PCA
 from sordino.kernel import public_generator
+from sordino.literature.reproduce import tables
 from sordino.literature.reproduce.linear import RELATIONS, certified_epsilon
-from sordino.literature.reproduce.tables import (
-    Outcome,
-    Row,
-    RowCells,
-    Runs,
-    Table,
-    by_mode,
-    page_of,
-    printed_table,
-)
 
 DELTA = 1e-3
 METHODS = {
@@ -104,32 +95,32 @@ _READ: dict[str, Callable[[], tuple[Any, Any, int]]] = {
 }
 
 
-def svm_table(name: str, quick: bool) -> Table:
+def svm_table(name: str, quick: bool) -> tables.Table:
     """Return the accuracies of a linear SVM in the private subspace."""
-    page, rows = page_of(name, quick), []
+    page, rows = tables.page_of(name, quick), []
     for group, numbers in page["numbers"].items():
         points = partial(_points, group, *page.get("most", ()))
         rows += [
-            Row(group, m, 0.1, DELTA, numbers[m], _cells(group, points, m, solver), numbers["plain"])
+            tables.Row(group, m, 0.1, DELTA, numbers[m], _cells(group, points, m, solver), numbers["plain"])
             for m, solver in METHODS.items()
         ]
-    return printed_table(name, rows, quick)
+    return tables.printed_table(name, rows, quick)
 
 
-def distance_table(name: str, quick: bool) -> Table:
+def distance_table(name: str, quick: bool) -> tables.Table:
     """Return the distances of the private subspace from the true one."""
-    page, rows, nothing = page_of(name, quick), [], {}
+    page, rows, nothing = tables.page_of(name, quick), [], {}
     sets = page["rows"] if quick else {"a9a": None, "MNIST": None, **page["rows"]}
     for (one, most), k in product(sets.items(), page["components"]):
         group = one if k == 10 else f"{one}, k = {k}"
         points = partial(_points, one, most) if k == 10 else partial(_points, one, most, False, k)
         nothing[group] = 1 - k / {"a9a": 123, "MNIST": 784, "CIFAR-10": 3072}[one]
         rows += [
-            Row(group, m, epsilon, DELTA, None, _cells(group, points, m, solver, epsilon, _distance))
+            tables.Row(group, m, epsilon, DELTA, None, _cells(group, points, m, solver, epsilon, _distance))
             for epsilon in page["epsilons"]
             for m, solver in METHODS.items()
         ]
-    return printed_table(name, rows, quick, trivial=nothing)
+    return tables.printed_table(name, rows, quick, trivial=nothing)
 
 
 def _cells(
@@ -139,10 +130,10 @@ def _cells(
     solver: str,
     epsilon: float = 0.1,
     score: Score | None = None,
-) -> RowCells:
+) -> tables.RowCells:
     at, rate = f"{group}/{epsilon:g}" if score else group, score or _accuracy
 
-    def once(seed: int, **options: Any) -> Outcome:
+    def once(seed: int, **options: Any) -> tables.Outcome:
         options = {"epsilon": epsilon, "relation": "replace-one", **options}
         return {"value": rate(points(), seed, **options)[0]}
 
@@ -150,19 +141,19 @@ def _cells(
     told: dict[str, Any] = {"points": [name, *how], "score": rate.__name__}
     printed = partial(_points, name, *(how[:1] or [None]), name != "CIFAR-10", *how[2:])
     steps = {"step": _PRINTED_STEPS[solver]} if solver in _PRINTED_STEPS else {}
-    return by_mode(
-        Runs(
+    return tables.by_mode(
+        tables.Runs(
             f"{at}/{method}/paper",
             lambda seed: _fit_printed(printed(), solver, seed, epsilon, rate),
             {**told, "as_printed": name != "CIFAR-10", **steps},
         ),
-        Runs(f"{at}/{method}/sound", lambda seed: once(seed, solver=solver), told),
-        Runs(f"{at}/default", once, told),
-        Runs(f"{group}/plain", lambda seed: once(seed, epsilon=math.inf, delta=None), told),
+        tables.Runs(f"{at}/{method}/sound", lambda seed: once(seed, solver=solver), told),
+        tables.Runs(f"{at}/default", once, told),
+        tables.Runs(f"{group}/plain", lambda seed: once(seed, epsilon=math.inf, delta=None), told),
     )
 
 
-def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: Score) -> Outcome:
+def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: Score) -> tables.Outcome:
     """Run the printed noise, which is the same for both relations, and certify it for each accounted one."""
     claim = _claim(solver, epsilon, points.norm**2)
     extra: dict[str, Any] = {"solver": solver, "noise": "paper", "center": False, "epsilon": claim}

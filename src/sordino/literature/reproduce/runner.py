@@ -17,33 +17,21 @@ from pathlib import Path
 
 import sordino
 from sordino.errors import InvalidInputError, require_extra
-from sordino.literature.reproduce import parties
+from sordino.literature.reproduce import parties, tables
 from sordino.literature.reproduce.heavy import rates
 from sordino.literature.reproduce.linear import LINEAR_TABLES
 from sordino.literature.reproduce.pca import distance_table, svm_table
-from sordino.literature.reproduce.tables import (
-    Cell,
-    Made,
-    Outcome,
-    Runs,
-    Store,
-    Table,
-    Verdict,
-    cell_of,
-    judge,
-    markdown,
-)
 
 
-def _of_networks(name: str, quick: bool) -> Table:
+def _of_networks(name: str, quick: bool) -> tables.Table:
     """Return a table that needs PyTorch, which is imported here and not before."""
     if find_spec("torch") is None:
         raise require_extra("torch", "torch")
-    table: Table = getattr(import_module("sordino.literature.reproduce.networks"), name)(quick)
+    table: tables.Table = getattr(import_module("sordino.literature.reproduce.networks"), name)(quick)
     return table
 
 
-TABLES: dict[str, Callable[[bool], Table]] = {
+TABLES: dict[str, Callable[[bool], tables.Table]] = {
     **LINEAR_TABLES,
     **parties.TABLES,
     "liang-figure-3": partial(_of_networks, "figure_3"),
@@ -58,7 +46,7 @@ TABLES: dict[str, Callable[[bool], Table]] = {
 Progress = Callable[[str, int, int], None]  # of the key, how many runs are done, and of how many
 
 
-def table_named(name: str, quick: bool = False) -> Table:
+def table_named(name: str, quick: bool = False) -> tables.Table:
     if name not in TABLES:
         raise InvalidInputError(f"Expected a table in {sorted(TABLES)}, got {name!r}.")
     return TABLES[name](quick)
@@ -79,7 +67,7 @@ def reproduce(
     all cells come before the second ones, and after ``minutes`` no further run starts. Results that are there
     are kept: remove them to start anew.
     """
-    table, store = table_named(name, quick), Store(folder / f"{name}.json", {"quick": quick})
+    table, store = table_named(name, quick), tables.Store(folder / f"{name}.json", {"quick": quick})
     seeds, runs = range(1 if quick else table.repeats), table.runs().values()
     todo = [(run, seed) for seed in seeds for run in runs if _is_missing(store, run, seed)]
     for done, (run, result) in enumerate(_results(name, todo, quick, jobs, 60 * minutes)):
@@ -94,18 +82,18 @@ def write_page(name: str, folder: Path, *, quick: bool = False) -> Path:
     made, page = kept_rows(table, folder, quick), folder / f"{name}.md"
     command = f"sordino reproduce {name}" + (" --quick" if quick else "")
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(markdown(table, made, command), encoding="utf-8")
+    page.write_text(tables.markdown(table, made, command), encoding="utf-8")
     return page
 
 
-def _is_missing(store: Store, runs: Runs, seed: int) -> bool:
+def _is_missing(store: tables.Store, runs: tables.Runs, seed: int) -> bool:
     """Tell whether a seed was not run with these settings."""
     return seed not in {int(outcome.get("seed", i)) for i, outcome in enumerate(store.outcomes(runs))}
 
 
 def _results(
-    name: str, todo: Sequence[tuple[Runs, int]], quick: bool, jobs: int, seconds: float
-) -> Iterator[tuple[Runs, Callable[[], tuple[Outcome, str, float]]]]:
+    name: str, todo: Sequence[tuple[tables.Runs, int]], quick: bool, jobs: int, seconds: float
+) -> Iterator[tuple[tables.Runs, Callable[[], tuple[tables.Outcome, str, float]]]]:
     """Yield outcomes as they come: made here when they are called, or in processes that build tables anew."""
     end, work = time.monotonic() + seconds, partial(_run_one, TABLES[name], quick)
     if jobs == 1:
@@ -137,7 +125,9 @@ def _one_thread_each() -> Iterator[None]:
             del os.environ[name]
 
 
-def _run_one(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[Outcome, str, float]:
+def _run_one(
+    make: Callable[[bool], tables.Table], quick: bool, key: str, seed: int
+) -> tuple[tables.Outcome, str, float]:
     table, start = make(quick), time.process_time()
     outcome = {**table.runs()[key].once(seed), "seed": seed}
     return outcome, source_commit(), time.process_time() - start
@@ -157,20 +147,20 @@ def source_commit() -> str:
     return found.stdout.decode().strip() + ("+" if changed.strip() else "")
 
 
-def kept_rows(table: Table, folder: Path, quick: bool = False) -> Made:
+def kept_rows(table: tables.Table, folder: Path, quick: bool = False) -> tables.Made:
     """Return the rows of a table with what is kept of them."""
-    store = Store(folder / f"{table.name}.json", {"quick": quick})
+    store = tables.Store(folder / f"{table.name}.json", {"quick": quick})
 
-    def cell(runs: Runs | str) -> Cell | str:
+    def cell(runs: tables.Runs | str) -> tables.Cell | str:
         if isinstance(runs, str):
             return runs
         found = store.outcomes(runs)
-        return cell_of(found) if found else "no run with these settings is kept"
+        return tables.cell_of(found) if found else "no run with these settings is kept"
 
     return [(row, {mode: cell(runs) for mode, runs in row.cells.items()}) for row in table.rows]
 
 
-def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, Verdict]:
+def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, tables.Verdict]:
     """Return the verdicts of a table, by group, method (a number) and epsilon; what is missing is not run."""
     table = table_named(name, quick)
-    return judge(table, kept_rows(table, folder, quick))
+    return tables.judge(table, kept_rows(table, folder, quick))
