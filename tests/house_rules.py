@@ -234,7 +234,8 @@ PARTS = frozenset({"privatise", "privatise_exactly", "amplify"})
 KINDS = frozenset(
     """
     Additive Mechanism Sampling Gaussian SymmetricGaussian Correlated Laplace NormGamma TiltedObjective
-    GumbelTopK LaplaceMax LaplacePeeling StableCounts Full Poisson FixedSize Disjoint Cyclic InTurn
+    GumbelTopK JointSelection LaplaceMax LaplacePeeling StableCounts
+    Full Poisson FixedSize Disjoint Cyclic InTurn
     """.split()  # noqa: SIM905
 )
 

@@ -4,11 +4,13 @@ The proofs: docs/proofs.md.
 """
 
 import importlib
+import itertools
 import json
 import runpy
 import threading
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,7 @@ import sordino
 from sordino.accounting import gaussian_mu
 from sordino.accounting.trade_off import gaussian_trade_off
 from sordino.auditing.attacks import (
+    DENSITIES,
     Bets,
     Rates,
     Scale,
@@ -38,7 +41,7 @@ from sordino.auditing.attacks import (
 from sordino.auditing.neighbours import Records, crowds, lift, silence
 from sordino.auditing.tape import Absent, Pull, play
 from sordino.errors import AuditError, InvalidInputError
-from sordino.kernel import NoiseSource
+from sordino.kernel import JointSelection, NoiseSource
 from sordino.kernel.mechanism import Gaussian
 
 AUDIT = importlib.import_module("sordino.auditing.audit")  # the function of that name hides it
@@ -479,6 +482,19 @@ def test_the_command_attacks_a_file_and_says_that_its_answer_is_not_private(tmp_
     assert "not refuted" in told.output
     assert "NOT private" in told.output
     assert not any(f"{value:.6g}" in told.output for value in X[:5].ravel())
+
+
+def test_the_likelihood_of_a_joint_selection_is_the_law_of_combinations():
+    pairs, scale = list(itertools.product(range(4), repeat=4)), 1.3  # two groups of two rows, four candidates
+    for seed in range(3):
+        losses = np.random.default_rng(seed).integers(0, 9, (2, 2, 4)) / 2.0
+        exact = [
+            -sum(max(losses[g, j, c[2 * g + j]] for j in range(2)) for g in range(2)) / scale for c in pairs
+        ]
+        asked = SimpleNamespace(params=[None, None])
+        found = DENSITIES[JointSelection](np.array(pairs), losses.ravel(), scale, asked)
+        wanted = exact - np.log(np.sum(np.exp(exact)))
+        np.testing.assert_allclose(found - np.log(16.0**2), wanted, rtol=1e-12)
 
 
 def test_make_audit_prints_a_row_for_what_is_registered(capsys):

@@ -29,7 +29,7 @@ def test_every_mechanism_and_every_solver_has_a_proof():
 
 NEEDED = {
     "Poisson": "poisson-batches", "Disjoint": "disjoint-parts", "GumbelTopK": "selections",
-    "LaplaceMax": "selections", "LaplacePeeling": "selections",
+    "JointSelection": "selections", "LaplaceMax": "selections", "LaplacePeeling": "selections",
     "TiltedObjective": "noise-inside-an-objective",
 }  # fmt: skip
 

@@ -61,15 +61,27 @@ def test_a_count_is_a_whole_number_between_zero_and_n_inside_of_its_interval():
 def test_all_groups_together_cost_what_one_does():
     bounds = (0.0, 100.0)
     few, many = sordino.group_by(WARD, levels=["a"]), sordino.group_by(AGE, levels=range(100))
-    for ask in (
-        lambda g: g.count(0.7),
-        lambda g: g.sum(PAY, 0.7, bounds=bounds),
-        lambda g: g.mean(PAY, 0.7, bounds=bounds),
-        lambda g: g.quantile(PAY, [0.1, 0.9], 0.7, bounds=bounds),
+    same = sordino.group_by(WARD, levels=["a", *map(str, range(99))])  # one of a hundred groups has records
+    for ask, one in (
+        (lambda g: g.count(0.7), few),
+        (lambda g: g.sum(PAY, 0.7, bounds=bounds), few),
+        (lambda g: g.mean(PAY, 0.7, bounds=bounds), few),
+        (lambda g: g.quantile(PAY, [0.1, 0.9], 0.7, bounds=bounds), same),
     ):
-        one, other = ask(few).privacy, ask(many).privacy
-        assert 0.99 * 0.7 < one.epsilon <= 0.7
-        assert [r.noise_multiplier for r in one.releases] == [r.noise_multiplier for r in other.releases]
+        ours, theirs = ask(one).privacy, ask(many).privacy
+        assert 0.99 * 0.7 < ours.epsilon <= 0.7
+        assert [r.noise_multiplier for r in ours.releases] == [r.noise_multiplier for r in theirs.releases]
+
+
+def test_a_selection_in_all_groups_costs_what_one_does():
+    few, many = sordino.group_by(WARD, levels=["a"]), sordino.group_by(AGE, levels=range(100))
+    found = [g.quantile(PAY, 0.5, 0.7, bounds=(0.0, 100.0)).privacy for g in (few, many)]
+    by_name = [{r.name: r for r in report.releases} for report in found]
+    assert [report.epsilon == pytest.approx(0.7, rel=0.01) for report in found] == [True, True]
+    assert {one["values"].sensitivity for one in by_name} == {"1 (Linf)"}
+    assert (
+        by_name[1]["values"].noise_multiplier < by_name[0]["values"].noise_multiplier
+    )  # it has no tree to pay
 
 
 def test_a_count_has_sensitivity_one_and_a_replaced_record_the_root_of_two():

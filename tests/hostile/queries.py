@@ -56,16 +56,18 @@ from sordino.problems.robust import (
 )
 from sordino.problems.scales import (
     CellMoments,
-    CellTrees,
     ColumnScales,
     ColumnUnits,
     CountsBelow,
     FeatureScales,
     GradientScales,
+    Grid,
     PairMoments,
     PairScales,
+    RankLosses,
     RankTree,
     TargetsBelow,
+    growing,
 )
 from sordino.solvers.heavy.learners import GradientStep, Step
 
@@ -245,6 +247,13 @@ BOUNDED = [
     for name, w in {"means": (1.0, 0.2), "squares": (0.25, 1.0)}.items()
     for norm in (Norm.L1, Norm.L2)
 ]
+HUGE = Grid(growing(-(2.0**40), 2.0**40, 0.3, 2.0**-40, 0.0, 4), penalty=3.0)
+NEAR = Grid(growing(-2.0, 7.0, 0.3, 0.5, -1.5, 4), coarse=0.4)
+OCTAVES = [[(j, (HUGE,), ()) for j in range(D)]]
+LINEAR = [[(j, (Grid(np.linspace(-2.0, 7.0, 17)),), ()) for j in range(D)]]
+LOSSES_OF_RANKS = [[(j, (NEAR, HUGE), [(-0.1, 0.5), (0.3, 0.95)]) for j in range(D)]]
+LOSSES_OF_DISTANCES = [[(2, (replace(HUGE, pole=1e3),), [(0.0, 0.5)])]]
+LOSSES_BY_CELL = [[(1, (NEAR, HUGE), [(0.0, 0.1), (-2.0, 0.5)])]] * 3
 COUNTS = [
     Case("column scales", ColumnScales(D), None, exact=False),
     Case("column units", ColumnUnits(D), CENTRE, 1.3, exact=False),
@@ -258,13 +267,15 @@ COUNTS = [
     Case("pair norms", PairScales(D, norms=True), SCALES, kinds=DENSE, beside=PAIR, exact=False),
     Case("counts below", CountsBelow(D), CENTRE, kinds=DENSE, exact=False),
     Case("pair products", PairMoments(D), SCALES, kinds=DENSE, beside=PAIR, exact=False),
-    Case("ranks", RankTree(D, 4), None, kinds=DENSE, exact=False),
-    Case("ranks around a centre", RankTree(D, 4), CENTRE, kinds=DENSE, exact=False),
-    Case("ranks between bounds", RankTree(D, 4, (-2.0, 7.0)), CENTRE, kinds=DENSE, exact=False),
+    Case("ranks", RankTree(D, 4), OCTAVES, kinds=DENSE, exact=False),
+    Case("ranks between bounds", RankTree(D, 4), LINEAR, kinds=DENSE, exact=False),
+    Case("losses of ranks", RankLosses(), LOSSES_OF_RANKS, kinds=DENSE, exact=False),
+    Case("losses of distances", RankLosses(), LOSSES_OF_DISTANCES, kinds=DENSE, exact=False),
+    Case("losses by cell", RankLosses(by_cell=True), LOSSES_BY_CELL, kinds=DENSE, exact=False),
     Case("counts by cell", CellMoments(3), None, kinds=DENSE, exact=False),
     Case("moments by cell", CellMoments(3, CELL_POWERS, 0.4, 2.5), None, kinds=DENSE, exact=False),
     Case("sums by cell", CellMoments(3, ((1, 1.0),), 0.0, 1e-3), None, kinds=DENSE, exact=False),
-    Case("trees by cell", CellTrees(3, 4, (-2.0, 7.0)), None, kinds=DENSE, exact=False),
+    Case("trees by cell", RankTree(3, 4, by_cell=True), [LINEAR[0][1:2]] * 3, kinds=DENSE, exact=False),
 ]
 GRAMS = [
     Case("moments", RowMoments(1.3), None, 1.3, exact=False),

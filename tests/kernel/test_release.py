@@ -13,6 +13,7 @@ from sordino.kernel import (
     Full,
     Gaussian,
     GumbelTopK,
+    JointSelection,
     Laplace,
     LaplaceMax,
     LaplacePeeling,
@@ -32,6 +33,7 @@ NORMS = {
     SymmetricGaussian: Norm.L2,
     Laplace: Norm.L1,
     GumbelTopK: Norm.LINF,
+    JointSelection: Norm.LINF,
     LaplacePeeling: Norm.LINF,
     LaplaceMax: Norm.LINF,
 }
@@ -61,7 +63,7 @@ def test_a_release_is_planned_at_least_once(times):
         Release(Total(), Gaussian(), times=times)
 
 
-@pytest.mark.parametrize("kind", [GumbelTopK, LaplaceMax])
+@pytest.mark.parametrize("kind", [GumbelTopK, JointSelection, LaplaceMax])
 def test_indices_have_no_mean(kind):
     with pytest.raises(InvalidInputError, match="mean=False"):
         Release(Total(norm=Norm.LINF), kind())

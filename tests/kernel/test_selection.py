@@ -11,8 +11,17 @@ from tests.kernel.toys import source
 from tests.statistical.laws import LEVEL, assert_counts, assert_scale
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import GumbelTopK, LaplaceMax, LaplacePeeling, Relation, SparseVector
+from sordino.kernel import (
+    GumbelTopK,
+    JointSelection,
+    LaplaceMax,
+    LaplacePeeling,
+    NoiseSource,
+    Relation,
+    SparseVector,
+)
 from sordino.kernel.events import PureDpEvent
+from sordino.kernel.mechanism import Rounding
 from sordino.kernel.selection import top_indices
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -102,6 +111,98 @@ def test_the_largest_come_first():
     assert top_indices(np.array([1.0, 9.0]), 5).tolist() == [1, 0]
 
 
+# ------------------------------------------------------------------------- one of each row, together
+
+LOSSES = np.array([[0.0, 3.0, 3.0, 7.5], [4.0, 1.0, 0.5, 9.0], [2.0, 2.0, 6.0, 2.0]])
+
+
+def joint_law(losses, scale=SCALE):
+    """Return the probability of each combination of columns."""
+    weights = {
+        c: math.exp(-max(losses[j, i] for j, i in enumerate(c)) / scale)
+        for c in itertools.product(range(losses.shape[1]), repeat=len(losses))
+    }
+    return {c: w / sum(weights.values()) for c, w in weights.items()}
+
+
+def draws(exactly, losses, seed):
+    noise, mechanism = source(seed), JointSelection(MULTIPLIER, secure=exactly)
+    if exactly:
+        return lambda: mechanism.privatise_exactly(losses[None], SENSITIVITY, Rounding(), noise)[0]
+    return lambda: mechanism.privatise(losses[None], SENSITIVITY, noise)[0]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("exactly", [False, True])
+def test_a_joint_selection_is_the_exponential_mechanism_on_combinations(rows, exactly):
+    losses = LOSSES[:rows]
+    law = joint_law(losses)
+    counts, expected = observed(draws(exactly, losses, 57), law, 9000)
+    assert_counts(counts, expected, tests=6)
+    for wrong in (2 / 3, 3 / 2):
+        with pytest.raises(AssertionError):
+            assert_counts(counts, 9000 * np.array(list(joint_law(losses, wrong * SCALE).values())))
+
+
+def test_the_privacy_loss_of_a_joint_selection_reaches_its_price_and_stays_below():
+    far, epsilon = np.full((2, 300), SENSITIVITY), 2.0 / MULTIPLIER
+    ours, theirs = far.copy(), np.zeros_like(far)
+    ours[:, 0], theirs[:, 0] = 0.0, SENSITIVITY  # two neighbours: each loss moves by the sensitivity
+    some, pairs = [], np.array([joint_law(one[:, :40]) for one in (ours, theirs)])
+    for a, b in itertools.permutations(pairs, 2):
+        some += [math.log(a[c] / b[c]) for c in a]
+    assert 0.9 * epsilon < max(some) <= epsilon * (1 + 1e-12)
+
+
+@pytest.mark.statistical
+def test_groups_of_rows_are_chosen_from_one_by_one():
+    noise, groups = source(58), np.stack([LOSSES[:2], LOSSES[1:] + 1.0])
+    drawn = np.array([JointSelection(MULTIPLIER).privatise(groups, SENSITIVITY, noise) for _ in range(9000)])
+    assert drawn.shape == (9000, 2, 2)
+    for group, losses in zip(drawn.transpose(1, 0, 2), groups):
+        law = joint_law(losses)
+        assert_counts(
+            np.array([(group == c).all(axis=1).sum() for c in law]), 9000 * np.array(list(law.values()))
+        )
+    both = np.array(
+        [
+            [
+                ((drawn[:, 0] == a).all(axis=1) & (drawn[:, 1] == b).all(axis=1)).sum()
+                for b in ((0, 0), (1, 1), (2, 3))
+            ]
+            for a in ((0, 0), (0, 1), (0, 2))
+        ]
+    )
+    assert stats.chi2_contingency(both + 1)[1] > LEVEL
+
+
+def test_without_noise_a_joint_selection_takes_the_middle_of_the_best():
+    losses = np.array([[[5.0, 1.0, 1.0, 1.0, 2.0], [0.0, 9.0, 0.0, 0.0, 4.0]]])
+    assert JointSelection(0.0).privatise(losses, SENSITIVITY, source()).tolist() == [[2, 2]]
+
+
+def test_the_levels_of_an_exact_race_have_room_for_their_rounding(monkeypatch):
+    seen = []
+
+    def race(self, scores, scale, count):
+        seen.append(scores)
+        return np.zeros(1, dtype=int)
+
+    monkeypatch.setattr(NoiseSource, "race", race)
+    for groups, error in ((1, 0.0), (1, 0.1), (3, 0.1)):  # the rows of a person may lie in all groups
+        seen.clear()
+        losses = np.stack([LOSSES[:1]] * groups)
+        JointSelection(MULTIPLIER, secure=True).privatise_exactly(
+            losses, SENSITIVITY, Rounding(error), source()
+        )
+        width = MULTIPLIER * (SENSITIVITY + 4.0 * groups * error)
+        wider = np.log(np.expm1(-4.5 / width) / np.expm1(-3.0 / width))
+        assert [-3.0 / (logs[1] - logs[0] - np.log(3) - wider) for logs in seen] == pytest.approx(
+            [width] * groups, rel=1e-9
+        )
+
+
 # ------------------------------------------------------------------------------------------ Laplace
 
 
@@ -173,6 +274,9 @@ def test_the_price_of_a_selection():
     assert GumbelTopK(m, count=4).event(AR) == dp.ZCDpEvent(4 / (2 * m**2))
     assert GumbelTopK(m, count=4).event(RO) == dp.ZCDpEvent(4 / (2 * m**2))
     assert LaplaceMax(m).event(AR) == PureDpEvent(2 / m)
+    assert JointSelection(m).event(AR) == JointSelection(m).event(RO) == PureDpEvent(2 / m)
+    assert JointSelection(m, once=False).event(AR) == dp.ZCDpEvent((2 / m) ** 2 / 8)
+    assert (JointSelection().rho(), JointSelection(once=False).rho()) == (2.0, 0.5)
     rounds, values = (
         dp.SelfComposedDpEvent(PureDpEvent(2 / m), 3),
         dp.SelfComposedDpEvent(dp.LaplaceDpEvent(m), 3),
@@ -192,6 +296,9 @@ def test_scores_that_move_together_cost_a_quarter_unless_a_record_is_replaced():
 
 def test_without_noise_there_is_no_privacy():
     assert GumbelTopK(0.0).event(AR) == LaplaceMax(0.0).event(AR) == dp.NonPrivateDpEvent()
+    assert (
+        JointSelection(0.0).event(AR) == JointSelection(0.0, once=False).event(AR) == dp.NonPrivateDpEvent()
+    )
     assert LaplacePeeling(0.0).event(AR) == dp.ComposedDpEvent([dp.NonPrivateDpEvent()] * 2)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,10 +22,13 @@ from sordino.problems.scales import (
     CountsBelow,
     FeatureScales,
     GradientScales,
+    Grid,
     PairMoments,
     PairScales,
+    RankLosses,
     RankTree,
     counts_of,
+    growing,
 )
 
 BOTH = [Relation.ADD_REMOVE, Relation.REPLACE_ONE]
@@ -196,6 +200,9 @@ def test_the_norm_path_agrees_with_the_general_one():
 # --------------------------------------------------------------------------------------- histograms
 
 POINT = GradientPoint(np.array([0.5, -2.0, 0.0]), 1.0, np.array([0.4, 1.0, 7.0]))
+CELLS = Grid(growing(-2.0, 7.0, 0.3, 0.01, 0.0, 5))
+WIDE = Grid(growing(-2.0, 7.0, 0.3, 0.5, -1.5, 5), coarse=0.3, penalty=1.5)
+LISTS = [[(j, (CELLS, WIDE), [(-0.4, 0.5), (1.0, 0.9)]) for j in range(D)]]
 COUNTS = [
     (ColumnScales(D), np.array([1.0, 0.0, -1e9])),
     (ColumnScales(D, sides=True), np.array([1.0, 0.0, -1e9])),
@@ -206,8 +213,9 @@ COUNTS = [
     (PairScales(D, norms=True), np.array([0.5, 2.0, 3.0])),
     (PairMoments(D), np.array([0.5, 2.0, 3.0])),
     (CountsBelow(D), np.array([0.5, -2.0, 3.0])),
-    (RankTree(D, 5), None),
-    (RankTree(D, 4, (-2.0, 7.0)), None),
+    (RankTree(D, 5), [[(j, (CELLS,), ()) for j in range(D)]]),
+    (RankLosses(), LISTS),
+    (RankLosses(), [[(1, (replace(CELLS, pole=0.5),), [(-0.2, 0.7), (0.4, 0.05)])]]),
 ]
 
 
@@ -239,7 +247,9 @@ def _pair(first, second, rest=3):
         (PairMoments(D), np.full(D, 0.01), Relation.ADD_REMOVE, 0.4, 1e9),
         (CountsBelow(D), np.zeros(D), Relation.ADD_REMOVE, -1.0, math.nan),
         (CountsBelow(D), np.zeros(D), Relation.REPLACE_ONE, -1.0, 1.0),
-        (RankTree(D, 5), None, Relation.REPLACE_ONE, -1.0, 1e9),
+        (RankTree(D, 5), [[(j, (CELLS,), ()) for j in range(D)]], Relation.REPLACE_ONE, -1.0, 1e9),
+        (RankLosses(), LISTS, Relation.ADD_REMOVE, -1.0, math.nan),
+        (RankLosses(), LISTS, Relation.REPLACE_ONE, -1.0, 1e9),
     ],
     ids=lambda p: type(p).__name__,
 )
@@ -297,10 +307,49 @@ def test_sparse_and_dense_columns_have_the_same_histogram_which_leaves_out_zeros
 
 def test_every_level_of_the_tree_counts_every_record():
     rows = np.random.default_rng(0).standard_cauchy((40, D))
-    counts = RankTree(D, 4).evaluate(records((rows, np.zeros(40))), None)
+    cells = Grid(growing(-40.0, 40.0, 0.3, 0.1, 0.0, 4))
+    asked = [[(j, (cells,), ()) for j in range(D)]]
+    counts = RankTree(D, 4).evaluate(records((rows, np.zeros(40))), asked)
     edges = np.cumsum([0, 2, 4, 8, 16])
     for a, b in itertools.pairwise(edges):
         np.testing.assert_array_equal(counts[:, a:b].sum(axis=1), 40)
+
+
+def test_losses_count_ranks_and_take_no_rank_within_a_tie_for_far():
+    rows = np.array([1.0, 2.0, 2.0, 2.0, 2.5, 6.0])[:, None]
+    fine = Grid(np.array([0.0, 0.5, 1.5, 1.9, 2.1, 3.0, 5.0, 6.5, 8.0]))
+    coarse = replace(fine, coarse=0.5, penalty=0.25)
+    (found,) = RankLosses().evaluate(records((rows, np.zeros(6))), [[(0, (fine, coarse), [(0.0, 0.5)])]])
+    # The rank 3 of 6 is within the tie: counts up to the cells are 0 1 1 4 5 5 6 6.
+    np.testing.assert_allclose(found[0, :8], 2.0 * np.array([3, 2, 2, 0, 1, 2, 2, 3]))
+    np.testing.assert_allclose(found[0, 8:], 0.25 + 2.0 * np.array([3, 3, 2, 0, 2, 2, 3, 3]))
+
+
+@given(data=st.data())
+def test_no_neighbour_moves_the_losses_of_all_groups_together_beyond_their_sensitivity(data):
+    relation, query = data.draw(st.sampled_from(BOTH)), RankLosses(by_cell=True)
+    asked = [[(1, (CELLS, WIDE), [(-1.0, 0.2), (0.0, 0.7)])]] * 3
+    row = st.tuples(st.sampled_from([0.0, 1.0, 2.0, 5.0, 0.5]), st.floats(-9.0, 9.0))
+    rest = data.draw(st.lists(row, min_size=1, max_size=9))
+    one, other = data.draw(row), data.draw(row) if relation is Relation.REPLACE_ONE else (math.nan, math.nan)
+    ours, theirs = (
+        query.evaluate(records((np.array([r, *rest]), np.zeros(len(rest) + 1))), asked) for r in (one, other)
+    )
+    moved_by = np.abs(ours - theirs).max(axis=(1, 2)).sum()  # groups are chosen from one by one
+    assert moved_by <= query.sensitivity(relation, asked) * (1 + 1e-12)
+
+
+def test_cells_grow_from_their_centre_and_end_at_the_bounds():
+    for power in (1.0, 0.5, 0.0, -1.5):
+        borders = growing(-3.0, 1e6, 2.0, 0.1, power, 8)
+        assert borders.size == 257
+        assert (borders[0], borders[-1]) == (-3.0, 1e6)
+        assert (np.diff(borders) > 0).all()
+    np.testing.assert_allclose(growing(-3.0, 5.0, 2.0, 0.1, 1.0, 4), np.linspace(-3, 5, 17))
+    octave = np.log2(growing(0.0, 2.0**30, 0.0, 2.0**-10, 0.0, 8)[30:])
+    np.testing.assert_allclose(
+        np.diff(octave), np.diff(octave)[-1], rtol=0.3
+    )  # equal ratios far from the centre
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])

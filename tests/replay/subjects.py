@@ -269,6 +269,10 @@ def statistics_rows() -> Iterator[Subject]:
         yield _statistic(f"variance/{form}", lambda d, **o: sordino.variance(d.X, **o), options, elsewhere)
         of = lambda d, **o: sordino.quantiles(d.X, [0.1, 0.5], resolution=5, **o)  # noqa: E731
         yield _statistic(f"quantiles/{form}", of, options, elsewhere)
+        many = lambda d, **o: sordino.quantiles(d.X, np.linspace(0, 1, 11), resolution=5, **o)  # noqa: E731
+        yield _statistic(f"quantiles/{form}/many", many, options, elsewhere)
+        rough = lambda d, **o: sordino.quantiles(d.X[:, 0], 0.7, **{**o, "epsilon": 20.0})  # noqa: E731
+        yield _statistic(f"quantiles/{form}/around a median", rough, options)
     yield _statistic("covariance", lambda d, **o: sordino.covariance(d.X, random_state=0, **o), {}, elsewhere)
     persons = ("memory", "persons")
     by_sign = {"levels": ["+", "-"]}

@@ -1,5 +1,7 @@
 """Statistics between declared bounds: true on every bounded design, and no worse than the plain ways."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -151,3 +153,100 @@ def test_quantiles_between_bounds_a_million_times_wider_than_the_data_are_near(c
     assert np.all(np.abs(found - np.quantile(x, [0.1, 0.5, 0.9])) < [60.0, 30.0, 60.0])
     low, high = found.interval
     assert np.all(high - low < 400.0)
+
+
+# ------------------------------------------------------------------------------ quantiles of few records
+
+
+def plain_exponential(x, q, epsilon, bounds, rng):
+    """Return a quantile by the textbook: an interval by its rank and width, and a point in it."""
+    ends = np.concatenate([[bounds[0]], np.sort(x), [bounds[1]]])
+    with np.errstate(divide="ignore"):
+        scores = np.log(np.diff(ends)) - epsilon / 2 * np.abs(np.arange(x.size + 1) - q * x.size)
+    chosen = np.argmax(scores + rng.gumbel(size=scores.size))
+    return rng.uniform(ends[chosen], ends[chosen + 1])
+
+
+def ages(rng, n):
+    return np.clip(np.round(rng.gamma(6.0, 7.0, n)), 0.0, 110.0)
+
+
+def errors(draw, q, n, epsilon, bounds, repeats, **options):
+    """Return the mean errors to the sample quantile, ours and the plain mechanism's."""
+    rng, found = np.random.default_rng(11), []
+    with seeded_noise_not_private(12):
+        for _ in range(repeats):
+            x = draw(rng, n)
+            truth = np.quantile(x, q, method="inverted_cdf")
+            ours = sordino.quantiles(x, q, epsilon, bounds=bounds, **options)
+            found.append((abs(ours - truth), abs(plain_exponential(x, q, epsilon, bounds, rng) - truth)))
+    return np.mean(found, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("q", "n", "epsilon"), [(0.5, 200, 0.3), (0.5, 30, 1.0), (0.95, 200, 1.0), (0.05, 1000, 0.3)]
+)
+def test_a_quantile_of_few_ages_is_as_near_as_that_of_the_plain_exponential_mechanism(q, n, epsilon):
+    ours, plain = errors(ages, q, n, epsilon, (0.0, 120.0), 80)
+    assert ours < 1.1 * plain
+    if q == 0.5:
+        assert ours < 2.0
+
+
+@pytest.mark.parametrize("draw", [DESIGNS["zero-inflated"][0], DESIGNS["normal"][0], ages], ids=str)
+@pytest.mark.parametrize("wide", [1.0, 1e5])
+def test_bounds_a_hundred_thousand_times_too_wide_do_no_harm(draw, wide):
+    bounds = (-600.0 * wide, 600.0 * wide)
+    for q in (0.05, 0.5, 0.95):
+        ours, _ = errors(draw, q, 1000, 1.0, bounds, 20)
+        x = draw(np.random.default_rng(0), 100_000)
+        assert ours <= 0.1 * np.std(x)
+
+
+def test_the_error_of_a_quantile_falls_in_epsilon_and_in_the_number_of_records():
+    for q in (0.5, 0.9):
+        by_epsilon = [errors(ages, q, 400, e, (0.0, 120.0), 60)[0] for e in (0.05, 0.2, 0.8, 3.2)]
+        by_size = [
+            errors(lambda r, n: r.normal(50, 10, n), q, n, 0.5, (0.0, 100.0), 60)[0]
+            for n in (30, 120, 480, 1920)
+        ]
+        for found in (by_epsilon, by_size):
+            assert all(later < 1.05 * sooner for sooner, later in itertools.pairwise(found))
+            assert found[-1] < found[0] / 4
+
+
+def test_a_few_quantiles_together_cost_less_than_one_by_one():
+    q, rng, found = np.array([0.25, 0.5, 0.75]), np.random.default_rng(2), []
+    with seeded_noise_not_private(4):
+        for _ in range(60):
+            x = rng.normal(50, 10, 500)
+            truth = np.quantile(x, q)
+            together = sordino.quantiles(x, q, 0.5, bounds=(0.0, 100.0))
+            alone = [plain_exponential(x, one, 0.5 / 3, (0.0, 100.0), rng) for one in q]
+            found.append([np.abs(together - truth), np.abs(alone - truth)])
+    ours, plain = np.mean(found, axis=0)
+    assert (ours < plain).all()
+
+
+def test_a_quantile_is_told_by_selections_and_its_interval_by_a_tree():
+    x = np.random.default_rng(0).normal(size=3000)
+    few, many = (
+        sordino.quantiles(x, 0.5, 1.0, 1e-6),
+        sordino.quantiles(x, np.linspace(0.02, 0.98, 25), 1.0, 1e-6),
+    )
+    assert [r.name for r in few.privacy.releases] == ["rough", "values", "tree"]
+    assert [r.name for r in many.privacy.releases] == ["rough", "tree"]
+    for found in (few, many):
+        assert 0.99 < found.privacy.epsilon <= 1.0
+        assert found.privacy.accountant == "pld"
+    tiny = sordino.quantiles(x[:30], 0.5, 1.0, bounds=(-4.0, 4.0))
+    assert tiny.interval == (-4.0, 4.0)
+    assert [r.name for r in tiny.privacy.releases] == ["values"]
+
+
+def test_quantiles_that_a_ledger_adds_up_cost_what_gaussian_noise_does(tmp_path):
+    x, ledger = np.random.default_rng(0).normal(size=2000), sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=1.0, delta=1e-4))
+    for _ in range(20):  # twenty times .1 is 2 where epsilons add up
+        found = sordino.quantiles(x, 0.5, 0.1, 1e-6, bounds=(-9.0, 9.0), ledger=ledger, dataset_id="ward")
+    assert abs(found - np.median(x)) < 0.2

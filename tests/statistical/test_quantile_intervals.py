@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import sordino
-from sordino.solvers.heavy import location as intervals
+from sordino.solvers.heavy import ranks as intervals
 from sordino.solvers.heavy.location import border_variances, counts_below
 from sordino.testing import seeded_noise_not_private
 
@@ -44,8 +44,8 @@ def test_intervals_cover_the_sample_and_the_population_as_often_as_they_say(kind
 
 
 def test_a_twin_with_a_fifth_of_the_margin_is_caught(monkeypatch):
-    honest = intervals.RankMargins.at
-    monkeypatch.setattr(intervals.RankMargins, "at", lambda *a: honest(*a) / 5)
+    honest = intervals.rank_margins
+    monkeypatch.setattr(intervals, "rank_margins", lambda *a: honest(*a) / 5)
     assert covered(*DRAWS["continuous"], (0.0, 100.0)).min() < FEWEST
 
 

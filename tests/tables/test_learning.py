@@ -13,7 +13,7 @@ from sordino import BudgetPolicy, Ledger, LogisticRegression, Schema
 from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
 from sordino.execute.local import ValueExecutor
 from sordino.kernel import Relation, public_generator
-from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
+from sordino.problems.scales import FrequentValues, Grid, NumberTree, ValueKinds
 from sordino.tables import (
     Blank,
     Category,
@@ -221,8 +221,8 @@ def test_one_record_moves_both_questions_by_their_sensitivity_at_most(relation):
         for column, value in zip(changed, (np.nan, 1e300, -1, 5, 2)):
             column[0] = value if kind is Relation.REPLACE_ONE else (np.nan if column.dtype == float else -1)
         other = ValueExecutor(n, tuple(changed[:2]), tuple(zip(changed[2:], texts)))
-        tree = NumberTree(2, 5)
-        moved = np.sqrt(np.square(tree.evaluate(full, None) - tree.evaluate(other, None)).sum())
+        tree, cells = NumberTree(2, 5), Grid(np.sinh(np.linspace(-9, 9, 33)))
+        moved = np.sqrt(np.square(tree.evaluate(full, cells) - tree.evaluate(other, cells)).sum())
         assert moved <= tree.sensitivity(kind, None) * (1 + 1e-12)
         kinds = ValueKinds(2)
         change = np.abs(kinds.evaluate(full, None) - kinds.evaluate(other, None))

@@ -21,7 +21,7 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.events import FixedSize, Poisson
 from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.selection import GumbelTopK
+from sordino.kernel.selection import GumbelTopK, JointSelection
 
 FIRST, ROUND = 25, 5_000
 """Transcripts before the first look of a gambler; each time as many as before, up to the second number."""
@@ -71,7 +71,7 @@ class Pair:
         if self.rate < 1.0:  # all units are drawn alike: the first stands for ours
             batches = (asked.release.sampling.draw(asked.population, asked.position, noise) for _ in drawn)
             drawn = np.array([bool(np.any(rows == 0)) for rows in batches])
-        if isinstance(asked.release.mechanism, SymmetricGaussian | NormGamma | GumbelTopK):
+        if isinstance(asked.release.mechanism, SymmetricGaussian | NormGamma | GumbelTopK | JointSelection):
             values = [side.value if one or absent is None else absent.value for one in drawn]
             mechanism: Any = asked.release.mechanism
             shaped = np.asarray if asked.spacing is None else mechanism.vector  # integers of half a matrix
@@ -128,11 +128,24 @@ def _orders(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
     return np.array([known[tuple(map(int, answer))] for answer in answers])
 
 
+def _combinations(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
+    """Return the law of the exponential mechanism on combinations: those with the same loss are counted."""
+    chosen = np.asarray(answers, dtype=np.int64).reshape(len(answers), len(asked.params), -1)
+    total = np.zeros(len(answers))
+    for group, losses in enumerate(exact.reshape(*chosen.shape[1:], -1)):
+        levels = np.unique(losses)
+        up_to = np.prod([np.searchsorted(np.sort(row), levels, "right") / row.size for row in losses], axis=0)
+        worst = np.take_along_axis(losses.T, chosen[:, group], axis=0).max(axis=1)
+        total -= worst / scale + special.logsumexp(-levels / scale, b=np.diff(up_to, prepend=0.0))
+    return total
+
+
 DENSITIES: dict[type, Callable[[Floats, Floats, float, Any], Floats]] = {
     Gaussian: lambda answers, exact, scale, asked: -np.sum((answers - exact) ** 2, axis=1) / (2 * scale**2),
     Laplace: lambda answers, exact, scale, asked: -np.sum(np.abs(answers - exact), axis=1) / scale,
     NormGamma: lambda answers, exact, scale, asked: -np.sqrt(np.sum((answers - exact) ** 2, axis=1)) / scale,
     GumbelTopK: _orders,
+    JointSelection: _combinations,
 }
 DENSITIES[SymmetricGaussian] = DENSITIES[Gaussian]  # isotropic for the Frobenius norm
 

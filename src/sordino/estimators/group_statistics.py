@@ -581,12 +581,12 @@ class GroupBy:
         With several probabilities the table has one row per group and probability. Intervals hold all sample
         quantiles and the law's, as those of :func:`sordino.quantiles`.
 
-        **Privacy.** One Gaussian release of counts and one of a tree of counts per group.
+        **Privacy.** Selections by rank, one for all groups, and Gaussian counts of groups and of their cells.
         """
         terms, wanted = _terms(epsilon, delta, options), check_probabilities(q)
-        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
+        depth = check_count("resolution", resolution, 2, 20, "There are 2**resolution cells.")
         own = {"probabilities": tuple(wanted.tolist()), "depth": depth}
-        table = self._release_table("quantile", "cell-quantiles", terms, x, bounds, **own)
+        table = self._release_table("quantile", "quantiles", terms, x, bounds, **own)
         return _spread(table, wanted, np.ndim(q) == 0)
 
     def _release_table(
@@ -610,6 +610,8 @@ class GroupBy:
         paid = each_once((*known, *prices_of(bounds), *terms.learned))
         title = terms.title or name
         ask = Ask.checked(terms.epsilon, terms.delta, n, terms.ledger, terms.dataset_id)
+        if solved == "quantiles":
+            own |= {"epsilon": ask.epsilon, "once": ask.ledger is None}
         said, notes = self._whose(n)
         said += [
             f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"

@@ -307,15 +307,16 @@ def prediction_intervals(
         errors = errors[np.unique(number_owners(groups), return_index=True)[1]]
     n, who = len(errors), "record" if groups is None else "person"
     sample, rank = Sample(n, 1, Relation.parse(relation), who), min(share * (1.0 + 1.0 / n), 1.0)
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    alone = ask.ledger is None
     task = Task(
-        statistic("quantiles", sample, probabilities=(rank,), confidence=share, outwards=True),
+        statistic("quantiles", sample, probabilities=(rank,), epsilon=ask.epsilon, once=alone, outwards=True),
         sample,
         "prediction_intervals",
         public=(f"number of {who}s: {n}", _BY_ROW),
         notes=model_notes(model, epsilon),
         learned=model_prices(model),
     )
-    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     fitted = run(task, executor_of(errors[:, None], None, data_norm=None), ask)
     radius, (low, high) = max(float(fitted.result.value[0, 0]), 0.0), _limits(model)
     if radius * float(_scale(model, np.array([high]))[0]) >= high - low or math.isinf(radius):

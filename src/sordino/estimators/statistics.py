@@ -371,16 +371,18 @@ def quantiles(
 ) -> PrivateFloat | PrivateArray:
     r"""Return private quantiles: any number of them for the price of one.
 
-    A binary tree of counts over ``2**resolution`` cells gets Gaussian noise; everything else is read off it.
+    Up to nine (three where a ledger adds up, columns counted one by one) are chosen together by an
+    exponential mechanism on ranks; more, and intervals, are read off a tree of counts with Gaussian noise.
 
     Parameters
     ----------
     x : n numbers, or n rows of d numbers.
     q : one probability or several, in [0, 1].
-    bounds : public limits. Cells grow from a rough private median outwards (a tenth of the budget), each
-        about 0.7 % of its distance at resolution 14; between limits every second one is of equal width.
-    resolution : the depth of the tree, 2 to 20; answers are no finer than a cell, and the interval says so.
-        None takes as many cells as there are records, a depth of 16 to 18 (14 for many columns).
+    bounds : public limits, which may be far too wide: with enough records a rough median and the median
+        distance from it are chosen first, and cells grow from there. With few records an interval ends at
+        the bounds.
+    resolution : there are ``2**resolution`` cells, 2 to 20; answers are no finer than a cell. None: 16, fewer
+        for many columns.
     confidence : the probability with which ``.interval`` covers all sample quantiles at q: the records of
         rank q n - 1 to q n + 1 and what is between them, whichever definition you use, with any number of
         ties. Ends are borders of cells; without bounds an end beyond the last cell is infinite, with bounds
@@ -388,20 +390,22 @@ def quantiles(
         approximation of ranks.
     relation, secure_noise, ledger, dataset_id : as in :func:`mean`.
 
-    **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release, and counts for the median.
+    **Privacy.** (epsilon, delta)-DP for one record: selections by rank, and counts with Gaussian noise.
     """
     data, flat = check_numbers(x)
     wanted = check_probabilities(q)
     sample = _sample(data, relation, secure_noise)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     solver = statistic(
         "quantiles",
         sample,
         probabilities=tuple(wanted.tolist()),
+        epsilon=budget.epsilon,
         bounds=check_bounds(bounds),
-        depth=check_count("resolution", resolution, 2, 20, "It is the depth of the tree."),
+        depth=check_count("resolution", resolution, 2, 20, "There are 2**resolution cells."),
         confidence=check_share("confidence", confidence),
+        once=budget.ledger is None,
     )
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     fitted = _run("quantiles", solver, sample, data, budget, bounds)
     ranks = fitted.result
     values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]

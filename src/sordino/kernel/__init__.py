@@ -16,7 +16,7 @@ from sordino.kernel.mechanism import (
 from sordino.kernel.noise import NoiseSource, public_generator
 from sordino.kernel.plan import Offer, PaperNoise, Plan, Printed, Question, Release, check_offer
 from sordino.kernel.query import ClippedSum, FromSum, Norm, OnLattice, Query
-from sordino.kernel.selection import GumbelTopK, LaplaceMax, LaplacePeeling
+from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax, LaplacePeeling
 
 __all__ = [
     "Banded",
@@ -33,6 +33,7 @@ __all__ = [
     "Full",
     "Gaussian",
     "GumbelTopK",
+    "JointSelection",
     "Laplace",
     "LaplaceMax",
     "LaplacePeeling",

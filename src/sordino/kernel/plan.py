@@ -39,7 +39,7 @@ from sordino.kernel.query import (
     RecordSums,
     missing,
 )
-from sordino.kernel.selection import GumbelTopK, LaplaceMax
+from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax
 
 
 class Printed:
@@ -140,7 +140,7 @@ class Release:
             self.mechanism.check(self.sampling, self.times)
         elif isinstance(self.sampling, Cyclic):
             raise UnsupportedError("Parts in turn belong to correlated noise. Use Poisson() or Disjoint().")
-        if self.mean and isinstance(self.mechanism, (GumbelTopK, LaplaceMax)):
+        if self.mean and isinstance(self.mechanism, (GumbelTopK, JointSelection, LaplaceMax)):
             raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
         touched = (RecordSums, AffineViews, ColumnSums)
         absent = missing(self.query.needs, touched) if self.lazy else []

@@ -6,15 +6,15 @@ A count is the safest question there is: a record adds one to one bin, however l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numba
 import numpy as np
-from scipy import sparse
+from scipy import sparse, special
 
-from sordino.kernel import ClippedSum, Relation
+from sordino.kernel import ClippedSum, FromSum, Norm, Relation
 from sordino.kernel.arrays import Floats, Ints, compile_with_cache
 from sordino.kernel.clip import row_norms, scale_down
 from sordino.kernel.query import (
@@ -25,6 +25,7 @@ from sordino.kernel.query import (
     PartedRows,
     StoredRows,
     ValueColumns,
+    summation_error,
 )
 from sordino.problems.affine import Affine
 from sordino.problems.losses import Loss
@@ -323,6 +324,136 @@ class PairMoments(OneCount):
         return pairs.T @ pairs
 
 
+# ------------------------------------------------------- Ranks: how many records are in cells between borders
+
+
+def growing(low: float, high: float, center: float, unit: float, power: float, bits: int) -> Floats:
+    """Return the borders of ``2**bits`` cells that have equal shares of a measure around a centre.
+
+    Its density is ``(1 + |x - center| / unit)^(power - 1)``: uniform at power 1, equal for all octaves at 0,
+    and below 0 only few cells are far out.
+    """
+    ends = np.array([low, high]) / unit - center / unit
+    first, last = np.copysign(special.boxcox1p(np.abs(ends), power), ends)
+    size = first + (last - first) * np.linspace(0.0, 1.0, 2**bits + 1)
+    inner = center + np.copysign(special.inv_boxcox1p(np.abs(size), power), size) * unit
+    return np.maximum.accumulate(np.concatenate([[low], np.clip(inner[1:-1], low, high), [high]]))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Cells between borders, of numbers or of their distances from ``pole``.
+
+    A selection takes cells wider than ``coarse`` for no better than their ends, all for worse by a penalty.
+    """
+
+    borders: Floats
+    pole: float | None = None
+    coarse: float = math.inf
+    penalty: float = 0.0
+
+    def cells(self, x: Floats) -> Ints:
+        """Return the cell of each number; one beyond the ends is in the cell at that end."""
+        inner = self.borders[1:-1]
+        return np.searchsorted(inner, x if self.pole is None else np.abs(x - self.pole), side="right")
+
+
+Lists = Sequence[Sequence[tuple[int, Sequence[Grid], Sequence[tuple[float, float]]]]]
+"""Of each group of records: columns, each with grids of one size, and ranks, each an offset and a share."""
+
+
+def grid_counts(records: PartedRows, lists: Lists, by_cell: bool) -> Floats:
+    """Return how many records each cell has: groups x columns x grids x cells.
+
+    With ``by_cell`` the first number of a record says to which group it belongs, as a whole number from 0.
+    """
+    out = np.zeros((len(lists), len(lists[0]), len(lists[0][0][1]), lists[0][0][1][0].borders.size - 1))
+    own = _own(records)
+    for rows, block in records.scaled_rows(np.ones(records.count)):
+        group, there = number_cells(block[:, 0] if by_cell else np.zeros(len(block)), len(lists))
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(len(lists) + 1))
+        numbers, parts = block[there][order], own[rows][there][order]
+        for g, j, k in np.ndindex(out.shape[:3]):
+            mine, (column, grids, _) = slice(starts[g], starts[g + 1]), lists[g][j]
+            cells = grids[k].cells(numbers[mine, column])
+            out[g, j, k] += np.bincount(cells, parts[mine], minlength=out.shape[3])
+    return out
+
+
+@dataclass(frozen=True)
+class RankLosses(FromSum):
+    r"""How far each cell of some grids is from some ranks, for each group of records and column (``params``).
+
+    With A of the N records of a group below a cell and B up to its end it is ``max(0, A - R, R - B) / m``,
+    which is nothing for a tie, or ``max(B - R, R - A) / m`` in coarse cells, and the penalty of the grid.
+    A rank is ``R = offset + w N`` with a share w, and ``m = max(w, 1 - w)``.
+
+    **Privacy.** Without a record N falls by 1, R by w, A and B by at most 1: no difference moves by more than
+    m, no loss by more than 1. A replaced record leaves one group for another, or moves A and B by at most 1
+    and N not at all: 2 in all. Rows that are parts of a person move A, B and N by parts of that.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
+    norm = Norm.LINF
+    adds_up: ClassVar[bool] = False  # counts do
+
+    by_cell: bool = False
+
+    def contribution(self, params: Any) -> float:
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        return float(relation.contributions)
+
+    def error(self, params: Lists, count: int) -> float:
+        """Return the rounding of counts of parts, and of a rank, a difference and a penalty."""
+        asked = [one for group in params for one in group]
+        far = max(abs(offset) for *_, ranks in asked for offset, _ in ranks)
+        far += max(grid.penalty for _, grids, _ in asked for grid in grids)
+        return 4.0 * summation_error(count, 1.0) + 16.0 * (count + far) * 2.0**-52
+
+    def summed(self, records: PartedArrays, params: Lists) -> Floats:
+        return grid_counts(records, params, self.by_cell)
+
+    def finished(self, total: Floats, params: Lists) -> Floats:
+        """Return the losses: groups x ranks x cells, those of the grids of a column behind each other."""
+        out, asked = [], [one for group in params for one in group]
+        for counts, (_, grids, ranks) in zip(total.reshape(-1, *total.shape[2:]), asked, strict=True):
+            stop = np.cumsum(counts, axis=1)
+            wide = np.array([np.diff(grid.borders) > grid.coarse for grid in grids])
+            above, below = np.where(wide, stop, stop - counts), np.where(wide, stop - counts, stop)
+            for offset, share in ranks:
+                rank = offset + share * stop[:, -1:]
+                away = np.maximum(np.maximum(above - rank, rank - below), 0.0) / max(share, 1.0 - share)
+                out.append((away + [[grid.penalty] for grid in grids]).ravel())
+        return np.reshape(out, (len(params), -1, out[0].size))
+
+
+@dataclass(frozen=True)
+class RankTree(OneCount):
+    r"""For each group and column the counts in the nodes of a binary tree over cells, without the root.
+
+    **Privacy.** A record is in one node per level and column: sqrt(depth columns) in L2, sqrt(2) times that
+    when it is replaced. ``by_cell`` it is in one group, and all of them count as one column.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
+
+    columns: int
+    depth: int
+    by_cell: bool = False
+
+    @property
+    def counts(self) -> int:
+        """One node per level and column."""
+        return self.depth * (1 if self.by_cell else self.columns)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
+        return tree_above(grid_counts(records, params, self.by_cell).reshape(self.columns, -1))
+
+
 def tree_above(leaves: Floats) -> Floats:
     """Return the counts of all nodes, level by level from below the root, from those of the cells."""
     levels = [leaves]
@@ -330,58 +461,6 @@ def tree_above(leaves: Floats) -> Floats:
         below = levels[0]
         levels.insert(0, below[:, ::2] + below[:, 1::2])
     return np.concatenate(levels, axis=1)
-
-
-@dataclass(frozen=True)
-class RankTree(OneCount):
-    r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
-
-    Without bounds the cells grow geometrically from ``2**-REACH`` to ``2**REACH`` on both sides of a public
-    or released centre of each column, ``params`` (None: zero). Between public ``bounds`` half of them do,
-    and half have equal width. The root, the public number of records, is left out.
-
-    **Privacy.** A record is in one node per level and column: sqrt(depth columns) in L2, sqrt(2 depth
-    columns) when it is replaced.
-    """
-
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
-
-    columns: int
-    depth: int
-    bounds: tuple[float, float] | None = None
-
-    def edges(self, center: float = 0.0) -> Floats:
-        """Return the inner borders of the cells; without bounds, their distances from the centre."""
-        half = 2 ** (self.depth - 1)
-        if self.bounds is None:
-            side = np.exp2(np.linspace(-REACH, REACH, half - 1))
-            return np.concatenate([-side[::-1], [0.0], side])
-        # Not low + share (high - low), which overflows between bounds near the largest numbers.
-        low, high, center = *self.bounds, min(max(center, self.bounds[0]), self.bounds[1])
-        share, size = np.arange(1, half) / half, np.exp2(-np.linspace(0.0, REACH, half // 2 + 1)[1:])
-        parts = [
-            low * (1.0 - share) + high * share,
-            *(center * (1.0 - size) + end * size for end in (low, high)),
-        ]
-        return np.sort(np.concatenate(parts))
-
-    @property
-    def counts(self) -> int:
-        """One node per level and column."""
-        return self.depth * self.columns
-
-    def evaluate(self, records: DenseRows, params: Any) -> Floats:
-        """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
-        leaves, center = np.zeros((self.columns, 2**self.depth)), np.zeros(self.columns)
-        center = center if params is None else params
-        edges = [self.edges(middle) for middle in center]
-        for rows, block in records.scaled_rows(np.ones(records.count)):
-            with np.errstate(over="ignore"):
-                block = block[present(records, rows)] - (center if self.bounds is None else 0.0)
-            for j in range(self.columns):
-                cells = np.searchsorted(edges[j], block[:, j], side="right")
-                leaves[j] += np.bincount(cells, minlength=leaves.shape[1])
-        return tree_above(leaves)
 
 
 # ------------------------------ Sums over records by cell: a record belongs to one declared cell or to none
@@ -435,40 +514,6 @@ class CellMoments(ClippedSum):
             with np.errstate(over="ignore"):
                 a = np.clip((block[inside, 1] - self.center) / self.scale, -1.0, 1.0)
             yield cell, a, own[rows][inside]
-
-
-@dataclass(frozen=True)
-class CellTrees(OneCount):
-    """For each cell the counts in the nodes of a binary tree over the values of its records.
-
-    **Privacy.** A record is in one cell, and there in one node per level: sqrt(depth) in L2, sqrt(2 depth)
-    when it is replaced.
-    """
-
-    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
-
-    cells: int
-    depth: int
-    bounds: tuple[float, float]
-
-    def edges(self) -> Floats:
-        """Return the inner borders of the leaves: half of them grow from zero, or the bound next to it."""
-        return RankTree(1, self.depth, self.bounds).edges()
-
-    @property
-    def counts(self) -> int:
-        """One node per level of the tree of its cell."""
-        return self.depth
-
-    def evaluate(self, records: PartedArrays, params: Any) -> Floats:
-        """Return the counts level by level from below the root, shape (cells, 2^(depth+1) - 2)."""
-        size, edges = 2**self.depth, self.edges()
-        leaves, own = np.zeros(self.cells * size), _own(records)
-        for rows, block in records.scaled_rows(np.ones(records.count)):
-            cell, inside = number_cells(block[:, 0], self.cells)
-            leaf = np.searchsorted(edges, block[inside, 1], side="right")
-            leaves += np.bincount(cell * size + leaf, own[rows][inside], minlength=leaves.size)
-        return tree_above(leaves.reshape(self.cells, size))
 
 
 def number_cells(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:
@@ -541,10 +586,8 @@ class NumberTree(RankTree):
 
     needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
-        edges, out = self.edges(), np.zeros((self.columns, 2**self.depth))
-        for column in range(self.columns):
-            numbers = records.numbers(column)
-            cells = np.searchsorted(edges, numbers[~np.isnan(numbers)], side="right")
-            out[column] = np.bincount(cells, minlength=out.shape[1])
-        return tree_above(out)
+    def evaluate(self, records: ValueColumns, params: Any) -> Floats:
+        """Return the counts of all columns in the cells of one grid."""
+        columns = [records.numbers(column) for column in range(self.columns)]
+        cells = [params.cells(numbers[~np.isnan(numbers)]) for numbers in columns]
+        return tree_above(np.array([np.bincount(c, minlength=2**self.depth) for c in cells], dtype=float))

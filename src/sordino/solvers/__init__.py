@@ -28,7 +28,7 @@ from sordino.solvers.heavy.moments import (
     RobustCovariance,
     RobustVariance,
 )
-from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellQuantiles, CellSums, RankQuantiles
+from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellSums, RankQuantiles
 from sordino.solvers.one_step import OneStep
 from sordino.solvers.pca.direct import Gauss, ModSulq, Screen
 from sordino.solvers.pca.iterative import Oja, Power, Spca, Vrpca
@@ -91,12 +91,11 @@ SOLVERS: dict[str, dict[str, Entry]] = {
         "bounded-variance": _statistic(BoundedVariance, "a truncated variance and the plain one"),
         "covariance": _statistic(RobustCovariance, "scales and outer products of pair differences"),
         "bounded-covariance": _statistic(BoundedCovariance, "truncated pairs and the plain second moments"),
-        "quantiles": _statistic(RankQuantiles, "a tree of counts"),
+        "quantiles": _statistic(RankQuantiles, "ranks of candidates, or a tree of counts"),
         "row-means": _statistic(RowMeans, "the mean of rows in a ball"),
         "counts": _statistic(CellCounts, "counts of cells"),
         "sums": _statistic(CellSums, "sums of cells"),
         "means": _statistic(CellMeans, "counts, sums and squares of cells"),
-        "cell-quantiles": _statistic(CellQuantiles, "counts and trees of counts of cells"),
         "one-step": _statistic(OneStep, "curvature, scores and their squares"),
     },
     "networks": {},

@@ -17,11 +17,11 @@ from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import RowMoments
 from sordino.problems.robust import Sample
-from sordino.problems.scales import REACH, FrequentValues, NumberTree, ValueKinds
+from sordino.problems.scales import REACH, FrequentValues, Grid, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import draw_receipt
 from sordino.solvers.base import noise_in
-from sordino.solvers.heavy.location import border_variances, counts_below, quantiles_of, support
+from sordino.solvers.heavy.location import border_variances, counts_below, quantiles_of
 from sordino.tables.columns import Category, Column, Date, Ignored, Number, Person, Target, Text, day_of
 from sordino.tables.schema import Schema
 from sordino.tables.values import Frame, factorise
@@ -29,6 +29,8 @@ from sordino.values import at_least, at_most
 
 # 2^11 cells, about 6 % wide, on both sides of zero: bounds need no more.
 DEPTH = 11
+_SIDE = np.exp2(np.linspace(-REACH, REACH, 2 ** (DEPTH - 1) - 1))
+CELLS = Grid(np.concatenate([[-_SIDE[-1]], -_SIDE[::-1], [0.0], _SIDE, [_SIDE[-1]]]))
 # Bounds are the quantiles at this rank and its mirror image, or farther in where noise could reach them.
 OUTSIDE, NOISES = 0.01, 3.0
 # Where noise forces the ranks farther in than this nothing useful is known.
@@ -105,8 +107,8 @@ class ColumnLearner:
         """Yield the bounds and the levels."""
         bounds: list[Bounds | None] = []
         if self.numbers:
-            edges, noise = NumberTree(self.numbers, DEPTH).edges(), noise_in(curator.plan, "numbers")
-            bounds = [_bounds(tree, edges, noise, problem.population) for tree in curator.release("numbers")]
+            noise = noise_in(curator.plan, "numbers")
+            bounds = [_bounds(tree, noise, problem.population) for tree in curator.release("numbers", CELLS)]
         levels = curator.release("levels") if self.texts else []
         # Whether a column without a kind holds numbers; None where noise hides it.
         kinds: list[bool | None] = []
@@ -294,14 +296,14 @@ class Wanted:
         return found
 
 
-def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Bounds | None:
+def _bounds(nodes: Floats, noise: float, population: int) -> Bounds | None:
     total = float(np.clip(nodes[:2].sum(), 1.0, population))
     rank = max(OUTSIDE, NOISES * _BORDERS * noise / total)
     if rank > FARTHEST:
         return None
     ranks = np.array([rank, 1.0 - rank]) * total
     below = counts_below(nodes, DEPTH, total)
-    ends = np.clip(quantiles_of(below, total, ranks, edges, None), *support(below, edges, None, noise))
+    ends = quantiles_of(below, total, ranks, CELLS.borders)
     low, high = (float(f"{end:.{DIGITS}g}") if abs(end) > 2.0**-REACH else 0.0 for end in ends)
     return low, high, rank
 

@@ -122,31 +122,20 @@ def border_variances(depth: int) -> Floats:
     return out
 
 
-@dataclass(frozen=True)
-class RankMargins:
-    """How far a noisy count before a cell may be from its rank: noise and sampling, at all levels together.
+def rank_margins(depth: int, confidence: float, noise: float, sampling: Floats, total: float) -> Floats:
+    """Return how far a noisy count before a cell may be from its rank, shape (probabilities, cells).
 
     The way to a cell compares once per level, and each comparison can err to one side only, so their error
-    probabilities add up over the levels.
+    probabilities add up over the levels. ``noise`` and ``sampling`` are deviations, ``total`` is that of
+    a noisy number of records: it moves a count and the wanted rank apart by at most its own error.
     """
-
-    depth: int
-    confidence: float
-
-    def at(self, noise: float, sampling: Floats, total: float = 0.0) -> Floats:
-        """Return the margins, shape (probabilities, cells), for the two standard deviations.
-
-        ``total`` is that of a noisy number of records: it moves a count before a cell and the wanted rank by
-        at most its own error apart.
-        """
-        miss = 1.0 - self.confidence
-        std = np.hypot(noise * np.sqrt(border_variances(self.depth)), total)
-        joint = -special.ndtri(miss / self.depth) * np.hypot(std, sampling[:, None])
-        of_noise = -special.ndtri((1.0 - SAMPLING) * miss / self.depth) * std
-        apart = -special.ndtri(SAMPLING * miss / 2.0) * sampling[:, None] + of_noise
-        # Both are true; which one is smaller where they are largest is a public fact.
-        better = joint.max(axis=1) <= apart.max(axis=1)
-        return np.where(better[:, None], joint, apart)
+    miss, std = 1.0 - confidence, np.hypot(noise * np.sqrt(border_variances(depth)), total)
+    joint = -special.ndtri(miss / depth) * np.hypot(std, sampling[:, None])
+    of_noise = -special.ndtri((1.0 - SAMPLING) * miss / depth) * std
+    apart = -special.ndtri(SAMPLING * miss / 2.0) * sampling[:, None] + of_noise
+    # Both are true; which one is smaller where they are largest is a public fact.
+    better = joint.max(axis=1) <= apart.max(axis=1)
+    return np.where(better[:, None], joint, apart)
 
 
 def interval_cells(below: Floats, ranks: Floats, margins: Floats) -> tuple[Ints, ...]:
@@ -173,32 +162,18 @@ def _descend(to_the_right: Bools) -> Ints:
     return cell
 
 
-def outer_borders(
-    cells: tuple[Ints, ...], edges: Floats, bounds: tuple[float, float] | None
-) -> tuple[Floats, Floats]:
-    """Return the left border of the first and the right border of the last cell.
-
-    What lies outside of ``bounds`` counts as the nearer one; without bounds the outermost cells have no end.
-    """
-    low, high = bounds if bounds is not None else (-np.inf, np.inf)
-    left, right = np.concatenate([[low], edges]), np.concatenate([edges, [high]])
-    return left[cells[0]], right[cells[1]]
-
-
 # ------------------------------------------- Reading ranks off a noisy tree of counts: free post-processing
 
-SEEN = 2.5  # noise widths above zero from which a node is taken to hold records
-SURE = 4.5  # the same for a node of several octaves
-_OCTAVES = 2.0  # so many are not several
 
-
-def quantiles_of(
-    below: Floats, total: float, ranks: Floats, edges: Floats, bounds: tuple[float, float] | None
-) -> Floats:
-    """Return the values at the ranks of one column, from the noisy counts below the cells."""
+def quantiles_of(below: Floats, total: float, ranks: Floats, borders: Floats) -> Floats:
+    """Return the values at the ranks of one column, from the noisy counts up to each cell."""
     # Counts below cannot fall: the middle between the nearest rising sequences above and below.
-    rising = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
-    return read_ranks(np.clip(rising, 0.0, total), ranks, edges, bounds)
+    below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
+    below = np.clip(below, 0.0, total)
+    cell = np.minimum(np.searchsorted(below, ranks, side="left"), below.size - 1)
+    before = np.where(cell > 0, below[cell - 1], 0.0)
+    inside = np.clip((ranks - before) / np.maximum(below[cell] - before, 1e-9), 0.0, 1.0)
+    return borders[cell] + inside * (borders[cell + 1] - borders[cell])
 
 
 def counts_below(nodes: Floats, depth: int, total: float) -> Floats:
@@ -219,57 +194,6 @@ def consistent(nodes: Floats, depth: int, total: float) -> Floats:
         pairs = level.reshape(-1, 2)
         parents = (pairs + (parents - pairs.sum(axis=1))[:, None] / 2.0).reshape(-1)
     return parents
-
-
-def read_ranks(below: Floats, ranks: Floats, edges: Floats, bounds: tuple[float, float] | None) -> Floats:
-    """Return the values at the ranks; linear within a cell, the finite border in an outermost one."""
-    low, high = bounds if bounds is not None else (edges[0], edges[-1])
-    left, right = np.concatenate([[low], edges]), np.concatenate([edges, [high]])
-    cell = np.minimum(np.searchsorted(below, ranks, side="left"), below.size - 1)
-    before = np.where(cell > 0, below[cell - 1], 0.0)
-    inside = np.clip((ranks - before) / np.maximum(below[cell] - before, 1e-9), 0.0, 1.0)
-    value = left[cell] + inside * (right[cell] - left[cell])
-    # Without bounds the two cells next to zero hold the zeros.
-    return value if bounds is not None else np.where(np.abs(value) < np.exp2(-REACH), 0.0, value)
-
-
-def support(
-    below: Floats, edges: Floats, bounds: tuple[float, float] | None, noise: float
-) -> tuple[float, float]:
-    """Return two borders between which all nodes lie that stand out of the noise.
-
-    What is outside of them is noise as far as anybody can tell. Without bounds, a node of several octaves
-    must stand out more, for a mistake there has no bound.
-    """
-    low, high = bounds if bounds is not None else (edges[0], edges[-1])
-    left, right = np.concatenate([[low], edges]), np.concatenate([edges, [high]])
-    octaves = np.inf if bounds is not None else _OCTAVES * below.size / (4.0 * REACH)
-    first, _ = _outermost(below, noise, octaves, upper=False)
-    _, last = _outermost(below, noise, octaves, upper=True)
-    return float(left[first]), float(max(right[last - 1], left[first]))
-
-
-def _outermost(below: Floats, noise: float, narrow: float, upper: bool) -> tuple[int, int]:
-    """Return the cells (first, last + 1) of the outermost node that is seen, on one side.
-
-    The way down keeps to the outer child where that one is seen and to the inner one where only that is;
-    where neither is, it ends, or in a wide node goes towards the centre, where a wrong guess does no harm.
-    """
-    before = np.concatenate([[0.0], below])
-    start, stop = 0, below.size
-    while stop - start > 1:
-        middle, wide = (start + stop) // 2, (stop - start) // 2 > narrow
-        least = (SURE if wide else SEEN) * noise
-        left_seen, right_seen = (before[[middle, stop]] - before[[start, middle]]) >= least
-        if not (left_seen or right_seen):
-            if not wide:
-                break
-            right_seen, left_seen = middle < below.size // 2, middle > below.size // 2
-            if left_seen == right_seen:  # nothing is seen at all
-                return middle - 1, middle + 1
-        goes_right = right_seen if upper else not left_seen
-        start, stop = (middle, stop) if goes_right else (start, middle)
-    return start, stop
 
 
 # ------------ A rough private median: where values are truncated around, so that answers move with the data

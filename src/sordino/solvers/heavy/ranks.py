@@ -1,32 +1,30 @@
-"""Quantiles from one noisy tree of counts."""
+"""Quantiles, and counts, sums and means by cell."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import special
 
-from sordino.kernel import Curator, Plan, Release
+from sordino.kernel import Curator, JointSelection, Plan, Release
 from sordino.kernel.arrays import Floats
 from sordino.problems.robust import Sample
-from sordino.problems.scales import CellMoments, CellTrees, RankTree
+from sordino.problems.scales import REACH, CellMoments, Grid, RankLosses, RankTree, growing
 from sordino.solvers.base import noise_std
 from sordino.solvers.heavy.location import (
-    RankMargins,
     border_variances,
     counts_below,
     half_width,
     interval_cells,
-    location_release,
-    median_of,
-    outer_borders,
     quantiles_of,
+    rank_margins,
     sampling_variance,
-    share_relative,
-    support,
 )
 
 
@@ -39,75 +37,187 @@ class Cells:
     high: Floats
 
 
-def tree_depth(records: float, trees: int, least: int) -> int:
-    """Return a depth that leaves as many cells as records: what a cell is wide vanishes as n grows.
+# -------------- Quantiles: a few of them by selections, many by the tree of counts that tells the intervals
 
-    Twice as many cells cost 3 % more noise; 2^20 cells in all take half a second.
-    """
-    most = min(18, 20 - math.ceil(math.log2(trees)))
-    return max(least, min(most, max(least + 2, math.ceil(math.log2(max(records, 1.0))))))
+FEW = 9  # quantiles that selections tell better, all together
+BITS, AROUND = 16, 9  # of cells for a quantile, and of cells around it for its interval
+FAINT = 6.0  # folds by which a candidate is behind whose place nothing but its order of magnitude speaks for
+FAR, OUTSIDE = 4.0, 2e4  # median distances beyond which few records are, and what candidates there weigh
+TAIL = -1.5  # the power of cells around a rough median, in units of the median distance from it
+GAUSSIAN = 2.2  # the deviation of Gaussian noise at the price of a selection whose losses have the scale 1
+ZCDP = 0.4  # the epsilon of a selection that a ledger adds up, in units of that of one asked once
 
 
 @dataclass(frozen=True)
 class RankQuantiles:
-    r"""Any number of quantiles, for one price: the counts in a binary tree of cells, with Gaussian noise.
+    r"""Quantiles of columns, or of the values in each of some ``cells``, shape (cells, probabilities).
 
-    Levels are made consistent by least squares (Hay et al. 2010), the counts of the cells are summed from
-    below and read off at ``q n``.
+    A few are chosen together by an exponential mechanism on ranks. A fold is the number of ranks over which a
+    candidate becomes e times less likely. Where a median can be told for a small share of the budget, it and
+    the median distance from it are chosen first, and the candidates are spread around them: bounds may be far
+    too wide. A quantile that is few folds from the outermost record is looked for that far inside.
 
-    An interval covers, with probability ``confidence``, every sample quantile at q: the records of rank
-    ``q n - 1`` to ``q n + 1`` and what lies between, so each of NumPy's definitions, ties or not. It covers
-    the population's quantile ``inf {x: F(x) >= q}`` too, as far as the binomial law of ranks is normal.
+    Intervals, and many quantiles, are read off counts in a binary tree of cells with Gaussian noise, whose
+    levels are made consistent by least squares (Hay et al. 2010). An interval covers, with probability
+    ``confidence``, every sample quantile at q: the records of rank ``q n - 1`` to ``q n + 1`` and what lies
+    between, so each of NumPy's definitions, ties or not. It covers the population's quantile
+    ``inf {x: F(x) >= q}`` too, as far as the binomial law of ranks is normal. Where a tree would tell nothing
+    it is left out, and the ends are the bounds.
 
-    Cells grow from a rough private median outwards, between bounds half of them: answers move with the data,
-    and bounds may be far too wide. An answer stays between the outermost nodes that stand out of the noise:
-    an extreme quantile of few records is drawn inwards, never thrown out to the end of the grid. With
-    ``outwards`` it errs to the other side, as a quantile must that is to lie above a share of the records: it
-    is read a standard deviation of the noise of its rank further up and not drawn inwards; where that is
-    beyond the last record it is infinite.
+    With ``outwards`` an answer errs upwards, as a quantile must that is to lie above a share of the records:
+    it is looked for two folds further up, and is infinite beyond the last record.
 
-    **Privacy.** One Gaussian release, and the halvings of a median. Intervals are quantiles
-    at ranks ``q n -+`` the errors of the noise and of sampling, so they cost nothing.
+    **Privacy.** Up to three :class:`~sordino.kernel.JointSelection`, and Gaussian counts of cells and nodes.
     """
 
     probabilities: tuple[float, ...]
+    epsilon: float
     bounds: tuple[float, float] | None = None
     depth: int | None = None
     confidence: float = 0.95
+    once: bool = True
+    cells: int = 0
     outwards: bool = False
 
+    def _shares(self, problem: Sample) -> dict[str, float]:
+        """Return the shares of epsilon of releases, by public numbers; there are two rough questions."""
+        replaced, d, groups = problem.relation.contributions, problem.columns, max(self.cells, 1)
+        folds = max(self.epsilon * (1.0 if self.once else ZCDP) * problem.population / replaced, 1e-9)
+        others = 0.5 if replaced == 1 else 0.2
+        rough, least = min(max(28.0 * d / folds, 1e-3), 0.3 * others), 20.0 * d / folds
+        most = (0.3 if self.bounds is None else 0.5) * others  # without bounds a wrong place is far away
+        rough, counts = max(rough, least) * (least <= most), 0.1 * (self.cells > 0)
+        tree = left = 1.0 - 2.0 * rough - counts
+        few = d * len(self.probabilities) <= (FEW if self.once else FEW // 3)
+        if self.outwards or (few and (self.bounds is not None or rough)):
+            worth = min(1.0 - 100.0 * groups / folds, 0.4, left + others - 1.0)
+            tree = 0.0 if self.outwards else max(worth, 0.0)
+        shares = {"rough": rough, "counts": counts, "values": left - tree, "tree": tree}
+        return {name: share for name, share in shares.items() if share > 0.0}
+
     def plan(self, problem: Sample) -> Plan:
-        depth = self.depth or tree_depth(problem.population, problem.columns, 14)
-        query = RankTree(problem.columns, depth, self.bounds)
-        tree = Release(query, problem.gaussian(), mean=False)
-        return problem.planned(location=location_release(problem), tree=tree)
+        releases, by_cell, trees = {}, self.cells > 0, self.cells or problem.columns
+        for name, share in self._shares(problem).items():
+            noise: Any = JointSelection(relative=1.0 / share, once=self.once)
+            query: Any = RankLosses(by_cell and name != "rough")
+            if name in ("counts", "tree"):
+                noise, depth = problem.gaussian(GAUSSIAN / share), self._depth(problem, "values" in releases)
+                query = CellMoments(self.cells) if name == "counts" else RankTree(trees, depth, by_cell)
+            releases[name] = Release(query, noise, times=1 + (name == "rough"), mean=False)
+        return problem.planned(**releases)
+
+    def _depth(self, problem: Sample, around: bool) -> int:
+        """Return the depth of a tree, for intervals around known quantiles only, or for all of them."""
+        trees = problem.columns * max(self.cells, 1)
+        wanted = AROUND + math.ceil(math.log2(len(self.probabilities))) if around else BITS
+        return self.depth or max(min(wanted, 20 - math.ceil(math.log2(trees))), 4)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        query: RankTree = curator.plan.releases["tree"].query  # type: ignore[assignment]
-        n = problem.population
-        center = median_of(curator, n, problem.columns, near=0.0)
-        q, noise = np.asarray(self.probabilities), noise_std(curator, "tree")
-        margins = RankMargins(query.depth, self.confidence).at(noise, np.sqrt(n * q * (1.0 - q)))
-        further = noise * math.sqrt(border_variances(query.depth).max()) if self.outwards else 0.0
-        out = []
-        for nodes, middle in zip(curator.release("tree", center), center, strict=True):
-            below, edges = counts_below(nodes, query.depth, n), query.edges(middle)
-            value = quantiles_of(below, n, np.minimum(q * n + further, n), edges, self.bounds)
-            if self.outwards:
-                value = np.where(q * n + further > n, np.inf, value)
-            else:
-                value = np.clip(value, *support(below, edges, self.bounds, noise))
-            low, high = outer_borders(interval_cells(below, q * n, margins), edges, self.bounds)
-            found = np.array([value, np.minimum(low, value), np.maximum(high, value)])
-            out.append(found + (middle if self.bounds is None else 0.0))
-        yield Cells(*np.stack(out, axis=-1))
+        plan, n, q = curator.plan.releases, problem.population, np.asarray(self.probabilities)
+        columns, bits = (1,) if self.cells else tuple(range(problem.columns)), self._depth(problem, False)
+        middle, near, outside = self._locate(curator, columns, bits)
+        total, doubt = np.array([[float(n)]]), 0.0
+        if self.cells:
+            total, doubt = np.clip(curator.release("counts").T, 1.0, n), noise_std(curator, "counts")
+        value = np.tile(np.array(middle)[:, None], (len(total), 1, 1))  # groups x columns x quantiles
+        if "values" in plan:
+            scale, share = noise_std(curator, "values"), q if self.cells else np.full(q.size, 0.5)
+            fold = scale * np.maximum(share, 1.0 - share)  # a rank falls by the share of a record that leaves
+            ranks = q * total + 2.0 * fold * self.outwards
+            inside = [np.clip((out + q.size * len(columns)) * fold, 0.5, total / 2.0) for out in outside]
+            aims = np.clip(ranks, inside[0], total - inside[1]) - share * total
+            far = [Grid(self._borders(bits, m), penalty=FAINT * scale) for m in middle]
+            found = np.sort(_choose(curator, "values", columns, list(zip(near, far)), aims, share))
+            value = found[:, :, np.argsort(np.argsort(q, kind="stable"))]
+            value = np.where((ranks > total)[:, None] & self.outwards, np.inf, value)
+        ends = [np.full((*value.shape[:2], q.size), end) for end in self.bounds or (-np.inf, np.inf)]
+        if "tree" in plan:
+            depth = self._depth(problem, "values" in plan)
+            cells = [[Grid(self._borders(depth, *points)) for points in group] for group in value]
+            nodes = curator.release("tree", [[(j, (g,), ()) for j, g in zip(columns, one)] for one in cells])
+            read = partial(self._read, noise_std(curator, "tree"), doubt, depth, "values" in plan)
+            counts, known = np.repeat(total, len(columns)), value.reshape(len(nodes), -1)
+            trees = zip(nodes, itertools.chain(*cells), counts, known, strict=True)
+            three = [read(tree, g.borders, count, v) for tree, g, count, v in trees]
+            value, *ends = np.moveaxis(np.reshape(three, (*value.shape[:2], 3, q.size)), 2, 0)
+        yield Cells(*(part[:, 0] if self.cells else part[0].T for part in (value, *ends)))
+
+    @property
+    def _limits(self) -> tuple[float, float, float]:
+        """Where quantiles are looked for, and the distance from a centre within which no finer."""
+        low, high = self.bounds or (-(2.0**REACH), 2.0**REACH)
+        return low, high, 2.0**-REACH * (1.0 if self.bounds is None else high / 2.0 - low / 2.0)
+
+    def _borders(self, bits: int, *points: float, unit: float | None = None, power: float = 0.0) -> Floats:
+        """Return the borders of ``2**bits`` cells that grow from some points; the last are empty."""
+        (low, high, tiny), each = self._limits, max(bits - math.ceil(math.log2(len(points))), 1)
+        cuts = [growing(low, high, float(p), unit or tiny, power, each)[1:-1] for p in points]
+        inner = np.sort(np.concatenate(cuts))
+        return np.concatenate([[low], inner, np.full(2**bits - inner.size, high)])
+
+    def _locate(
+        self, curator: Curator, columns: tuple[int, ...], bits: int
+    ) -> tuple[list[float], list[Grid], tuple[float, float]]:
+        """Return a rough median of each column, candidates around it in units of the median distance, and how
+        many folds from the outermost records one has to stay because of candidates below and above them.
+        """
+        low, high, tiny = self._limits
+        start, half = min(max(0.0, low), high), (np.zeros((1, 1)), np.array([0.5]))
+        if "rough" not in curator.plan.releases:
+            flat = Grid(self._borders(bits, start, power=1.0), coarse=0.0)
+            return [start] * len(columns), [flat] * len(columns), (0.0, 0.0)
+        octaves = [(Grid(self._borders(bits, start)),)] * len(columns)
+        middle = _choose(curator, "rough", columns, octaves, *half).ravel().tolist()
+        away = [(Grid(growing(0.0, max(high - m, m - low), 0.0, tiny, 0.0, bits), pole=m),) for m in middle]
+        units = np.maximum(_choose(curator, "rough", columns, away, *half).ravel(), tiny).tolist()
+        both = list(zip(middle, units, strict=True))
+        near = [Grid(self._borders(bits, m, unit=u, power=TAIL), coarse=u / 64.0) for m, u in both]
+        far = [
+            [(g.borders < m - FAR * u).mean(), (g.borders > m + FAR * u).mean()]
+            for g, (m, u) in zip(near, both)
+        ]
+        below, above = 2.0 + np.log1p(OUTSIDE * np.max(far, axis=0))
+        return middle, near, (below, above)
+
+    def _read(
+        self,
+        noise: float,
+        doubt: float,
+        depth: int,
+        known: bool,
+        nodes: Floats,
+        borders: Floats,
+        n: float,
+        value: Floats,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return known quantiles, or those that one tree tells, and the ends of their intervals."""
+        q, below = np.asarray(self.probabilities), counts_below(nodes, depth, n)
+        value, std = np.broadcast_to(value, q.shape), noise * math.sqrt(border_variances(depth).max())
+        if not known and (std < n / 4.0 or self.bounds is not None):  # no farther out than noise reaches
+            inside = min(2.0 * std, n / 2.0)
+            value = quantiles_of(below, n, np.clip(q * n, inside, n - inside), borders)
+        if self.bounds is None:
+            borders = np.where(np.abs(borders) < 2.0**REACH, borders, np.copysign(np.inf, borders))
+        sampling = np.sqrt((n + doubt) * q * (1.0 - q))
+        margins = rank_margins(depth, self.confidence, noise, sampling, doubt)
+        first, last = interval_cells(below, q * n, margins)
+        return value, np.minimum(borders[first], value), np.maximum(borders[last + 1], value)
+
+
+def _choose(
+    curator: Curator, name: str, columns: tuple[int, ...], grids: list[Any], aims: Floats, share: Floats
+) -> Floats:
+    """Return the middles of the cells that are chosen: groups x columns x ranks."""
+    lists = [[(*one, list(zip(row, share))) for one in zip(columns, grids)] for row in aims]
+    found = curator.release(name, lists).reshape(len(aims), len(columns), -1)
+    numbers = [np.concatenate([g.borders[:-1] / 2.0 + g.borders[1:] / 2.0 for g in one]) for one in grids]
+    return np.stack([numbers[j][found[:, j]] for j in range(len(columns))], axis=1)
 
 
 # ----- Counts, sums, means and quantiles by declared cell: a record is in one, so all cells share one price
 
 COUNT, SQUARE = 0.7, 0.35  # the weights of counts and squares beside a mean: they cost 27 % more noise
 _FEW = 5.0  # noise widths of a count below which a group has no mean to speak of
-TOTAL_SHARE = 0.2  # of the budget of quantiles, for the number of records of each group
 
 
 @dataclass(frozen=True)
@@ -206,42 +316,3 @@ class CellMeans:
     @property
     def _radius(self) -> float:
         return self.bounds[1] / 2.0 - self.bounds[0] / 2.0
-
-
-@dataclass(frozen=True)
-class CellQuantiles:
-    """Quantiles of the values of each cell between ``bounds``, shape (cells, probabilities).
-
-    Intervals as those of :class:`RankQuantiles`, with the error of the noisy number of records of a cell.
-
-    **Privacy.** One Gaussian release of counts and one of trees of counts: a record is in one cell.
-    """
-
-    cells: int
-    probabilities: tuple[float, ...]
-    bounds: tuple[float, float]
-    depth: int | None = None
-    confidence: float = 0.95
-
-    def plan(self, problem: Sample) -> Plan:
-        hint = problem.gaussian(share_relative(TOTAL_SHARE))
-        depth = self.depth or tree_depth(problem.population / self.cells, self.cells, 12)
-        trees = CellTrees(self.cells, depth, self.bounds)
-        return problem.planned(
-            counts=Release(CellMoments(self.cells), hint, mean=False),
-            trees=Release(trees, problem.gaussian(), mean=False),
-        )
-
-    def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        counts, trees = curator.release("counts")[0], curator.release("trees")
-        query: CellTrees = curator.plan.releases["trees"].query  # type: ignore[assignment]
-        total, noise = noise_std(curator, "counts"), noise_std(curator, "trees")
-        q, edges, out = np.asarray(self.probabilities), query.edges(), []
-        for count, nodes in zip(np.maximum(counts, 1.0), trees, strict=True):
-            sampling = np.sqrt((count + total) * q * (1.0 - q))
-            margins = RankMargins(query.depth, self.confidence).at(noise, sampling, total)
-            below = counts_below(nodes, query.depth, count)
-            value = quantiles_of(below, count, q * count, edges, self.bounds)
-            low, high = outer_borders(interval_cells(below, q * count, margins), edges, self.bounds)
-            out.append([value, np.minimum(low, value), np.maximum(high, value)])
-        yield Cells(*np.stack(out, axis=1))
