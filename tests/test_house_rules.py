@@ -189,7 +189,7 @@ def test_nothing_but_run_leads_from_a_task_to_its_records():
         "import sordino.runs as r\nr.Promise.made(ask, plan)",
         "from sordino import runs\nruns.Promise.given(ask, plan)",
         "def fit(promise, rows):\n    with promise.reserved('a') as run:\n        return run.curate(rows)",
-        "from sordino.runs.rounds import RoundBook",
+        "from sordino.runs.journal import RoundBook",
         "from sordino.runs.journal import resumed",
     ],
 )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sordino.estimators.preprocessing import PrivateColumnWeights as PrivateColumnWeights
     from sordino.estimators.preprocessing import PrivateStandardScaler as PrivateStandardScaler
     from sordino.estimators.preprocessing import RowClipper as RowClipper
-    from sordino.estimators.scattering import ScatteringTransformer as ScatteringTransformer
+    from sordino.estimators.preprocessing import ScatteringTransformer as ScatteringTransformer
     from sordino.estimators.search import PrivateSearchCV as PrivateSearchCV
     from sordino.estimators.statistics import MedianOfMeans as MedianOfMeans
     from sordino.estimators.statistics import TruncatedMean as TruncatedMean
@@ -66,8 +66,7 @@ _MODULES = {
     "estimators.pca": "PCA",
     "tables": "Schema TableEncoder",
     # preparing, choosing, combining
-    "estimators.preprocessing": "PrivateStandardScaler PrivateColumnWeights RowClipper",
-    "estimators.scattering": "ScatteringTransformer",
+    "estimators.preprocessing": "PrivateStandardScaler PrivateColumnWeights RowClipper ScatteringTransformer",
     "estimators.search": "PrivateSearchCV",
     "estimators.evaluation": "private_score private_scores_by",
     "estimators.intervals": "intervals prediction_intervals",

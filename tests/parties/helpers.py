@@ -26,7 +26,7 @@ from sordino.parties.mpc import (
 from sordino.parties.mpc.charter import Approvals
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.control import plan_from
-from sordino.parties.mpc.keys import fingerprint_of
+from sordino.parties.mpc.links import fingerprint_of
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import compare, read_transcript
 

@@ -13,7 +13,7 @@ from sordino.cli import main
 from sordino.errors import InvalidInputError
 from sordino.parties.mpc.charter import Charter, charter_in_words, proposal
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.keys import fingerprint_of, make_key
+from sordino.parties.mpc.links import fingerprint_of, make_key
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.words import Code, PlanRefusedError
 

@@ -37,8 +37,8 @@ from sordino.parties.flower import (
     server_app,
     simulate,
 )
+from sordino.parties.flower.models import TAIL, UpdateSum
 from sordino.parties.flower.secure import changed_protocol, masks, pack, unpack
-from sordino.parties.flower.updates import TAIL, UpdateSum
 from sordino.parties.words import PlanRefusedError
 from sordino.solvers.steps import hard_threshold
 from sordino.testing import seeded_noise_not_private
@@ -213,7 +213,7 @@ def test_noise_that_is_cut_or_rippled_is_paid_for_in_delta():
 def test_a_coarser_grid_would_be_paid_for_by_more_noise(tmp_path, monkeypatch):
     """With parts of 1.6 grid points the ripple is seen: a client calibrates for what it leaves of delta."""
     recipe = recipe_of(batch_size=None, rounds=2, shared=SHARED)
-    monkeypatch.setattr("sordino.parties.flower.updates.SHARE", 1.6)
+    monkeypatch.setattr("sordino.parties.flower.models.SHARE", 1.6)
     slack = SHARED.slack(recipe, D)
     assert 1e-8 < slack < 1e-6
     client = member(next(iter(InProcessGrid(None, NODES)._contexts.values())), recipe, tmp_path)

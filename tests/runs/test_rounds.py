@@ -11,7 +11,7 @@ from tests.runs.helpers import ask_of, memory, plan_of
 import sordino
 from sordino.errors import PlanError, PlanSpentError
 from sordino.runs import RoundBook
-from sordino.runs import rounds as module
+from sordino.runs import journal as module
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def init(
     from importlib.resources import files
 
     from sordino.ledger import BudgetPolicy, Ledger
-    from sordino.parties.mpc.keys import fingerprint_of, make_key
+    from sordino.parties.mpc.links import fingerprint_of, make_key
     from sordino.parties.mpc.transcript import private_folder
 
     budget = BudgetPolicy(epsilon=epsilon, delta=delta)
@@ -181,7 +181,7 @@ def csr(folder: Path, name: str, as_json: bool) -> None:
     Propose a charter with both certificates, exchange them in party.toml when all have signed it, and propose
     one with the new certificate alone.
     """
-    from sordino.parties.mpc.keys import fingerprint_of, make_key
+    from sordino.parties.mpc.links import fingerprint_of, make_key
 
     number = len(list(folder.glob("key*.pem"))) + 1
     key, certificate, request = make_key(folder, name, f"-{number}")
@@ -320,7 +320,7 @@ def _tell(lines: Iterable[str], as_json: bool) -> None:
 @JSON
 def fingerprint(certificates: tuple[Path, ...], as_json: bool) -> None:
     """Print the SHA-256 fingerprints of CERTIFICATES (PEM), as [members] of a party.toml wants them."""
-    from sordino.parties.mpc.keys import fingerprint_of
+    from sordino.parties.mpc.links import fingerprint_of
 
     found = {str(path): fingerprint_of(path) for path in certificates}
     result(as_json, found, "\n".join(f"{print_of}  {path}" for path, print_of in found.items()))

@@ -24,7 +24,7 @@ import click
 
 from sordino import __version__, errors
 from sordino.cli.account import account
-from sordino.cli.answers import evaluate, predict
+from sordino.cli.answers import evaluate, predict, split
 from sordino.cli.fit import audit, fit, pca, tune
 from sordino.cli.ledger import ledger
 from sordino.cli.look import inspect, report
@@ -33,7 +33,6 @@ from sordino.cli.parties import consortium, party
 from sordino.cli.published import datasets, reproduce
 from sordino.cli.schema import schema
 from sordino.cli.shared import JOINT, JSON, OWN_OPTIONS, RUNNING, guard, result
-from sordino.cli.split import split
 from sordino.cli.start import completion, doctor, init
 from sordino.cli.stats import stats
 

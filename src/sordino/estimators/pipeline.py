@@ -29,8 +29,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.preprocessing import RowClipper
-from sordino.estimators.scattering import ScatteringTransformer
+from sordino.estimators.preprocessing import RowClipper, ScatteringTransformer
 from sordino.kernel import public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.runs import Price, PrivacyReport, composed

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import bound_fact, check_data, declared_bound
+from sordino.checks import bound_fact, check_data, declared_bound, remember
 from sordino.elsewhere import where_rows_lie
+from sordino.errors import InvalidInputError
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Curator, Plan, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import clipped_matrix
 from sordino.private_estimator import Budget, PrivateEstimator
 from sordino.problems.affine import ColumnMoments
 from sordino.problems.robust import Sample
 from sordino.runs import Task
-from sordino.values import check_flag, check_positive
+from sordino.values import among, check_count, check_flag, check_positive
+from sordino.wavelets import scatter
 
 
 class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -173,3 +178,147 @@ class PrivateColumnWeights(_Scaling, _Scaler):
 
     def _scale(self, second: np.ndarray, first: np.ndarray, floor: float) -> np.ndarray:
         return np.sqrt(np.maximum(second, floor))
+
+
+# ------ Scattering: wavelet moduli of images, a fixed map of one image at a time, and so free of privacy cost
+
+_AT_ONCE = 50  # images: what stays in the cache of a processor
+_TOGETHER = 3  # channels that are scaled together; chosen on training images of MNIST (15,000 against 10,000)
+_FLAT = 1e-5  # the variance below which a group is left flat
+_NORMS = ("groups", "none")
+
+
+class ScatteringTransformer(TransformerMixin, BaseEstimator):
+    r"""Scattering coefficients of order 0, 1 and 2 of small images, for a linear model.
+
+    An image ``x`` is turned into local averages of ``x``, of ``|x * psi_a|`` and of ``||x * psi_a| *
+    psi_b|``, where the ``psi`` are Morlet wavelets of several scales and angles. Nothing is learned, so
+    nothing is paid: row i of the result depends on image i only.
+
+    Parameters
+    ----------
+    scales : the number of octaves J; the averages are over ``2^J x 2^J`` pixels.
+    angles : the number of directions L.
+    shape : of an image, ``(height, width)`` or ``(height, width, channels)``; None takes square grey images,
+        and fills rows that are none with zeros up to the next square, with a warning.
+    normalise : ``"groups"`` centres and scales the coefficients of each image, three channels at a time, and
+        makes the norm of a row at most 1, so that ``data_norm=1`` of a linear model after it is a fact;
+        ``"none"``.
+
+    Attributes
+    ----------
+    n_features_in_, shape_
+
+    **Privacy.** A fixed map of one record at a time: fitting reads the number of columns only.
+
+    References
+    ----------
+    Bruna and Mallat, Invariant scattering convolution networks, 2013; Tramèr and Boneh, Differentially
+    private learning needs better features (or much more data), 2021, who use it under a private linear model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sordino import ScatteringTransformer
+    >>> ScatteringTransformer().fit_transform(np.eye(4, 784)).shape
+    (4, 3969)
+    """
+
+    n_features_in_: int
+    shape_: tuple[int, int, int]
+
+    def __init__(
+        self,
+        *,
+        scales: int = 2,
+        angles: int = 8,
+        shape: tuple[int, ...] | None = None,
+        normalise: str = "groups",
+    ) -> None:
+        remember(self, locals())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check the shape; nothing else is read."""
+        X = _dense(check_data(self, X))
+        scales = check_count("scales", self.scales, 1, 16, "It is the number of octaves.") or 1
+        self.shape_ = _shape_of(self.shape, X.shape[1], 1 << scales)
+        return self
+
+    @where_rows_lie
+    def transform(self, X: Any) -> Floats:
+        """Return the coefficients, one row per image, in the precision of X."""
+        check_is_fitted(self, "shape_")
+        X = _dense(check_data(self, X, reset=False))
+        return np.concatenate([self._rows(part) for part in _parts(X)])
+
+    def _rows(self, rows: Floats) -> Floats:
+        height, width, channels = self.shape_
+        rows = np.pad(rows, ((0, 0), (0, math.prod(self.shape_) - rows.shape[1])))
+        images = np.moveaxis(rows.reshape(-1, height, width, channels), 3, 1)
+        scales = check_count("scales", self.scales, 1, 16, "It is the number of octaves.") or 1
+        angles = check_count("angles", self.angles, 1, None, "It is the number of directions.") or 1
+        found = scatter(images.reshape(-1, height, width), scales, angles, np)
+        found = found.reshape(len(rows), channels * found.shape[1], *found.shape[2:])
+        among("normalise", self.normalise, _NORMS)
+        return (
+            np.asarray(normalise_groups(found))
+            if self.normalise == "groups"
+            else found.reshape(len(rows), -1)
+        )
+
+
+def _dense(X: Any) -> Floats:
+    if sparse.issparse(X):
+        raise InvalidInputError("Expected a dense array, got a sparse matrix. Pass X.toarray().")
+    return np.asarray(X)
+
+
+def _shape_of(shape: tuple[int, ...] | None, columns: int, unit: int) -> tuple[int, int, int]:
+    if shape is None:
+        return _square(columns, unit)
+    full = tuple(int(s) for s in (*shape, 1))[:3] if len(shape) in (2, 3) else (0, 0, 0)
+    if math.prod(full) != columns or min(full) < 1:
+        raise InvalidInputError(
+            f"Expected images of shape {tuple(shape)} in rows of {math.prod(full)} pixels, got {columns} "
+            "columns. Pass shape=(height, width) or (height, width, channels)."
+        )
+    return full[0], full[1], full[2]
+
+
+def _square(columns: int, unit: int) -> tuple[int, int, int]:
+    """Return the smallest square that holds a row; more pixels than the row has are said aloud."""
+    side = max(math.isqrt(columns - 1) + 1, unit)
+    if side * side != columns:
+        warnings.warn(
+            f"Rows of {columns} pixels are no square images for this transformer: they are filled with zeros "
+            f"up to {side} x {side}. Pass shape=(height, width) or (height, width, channels).",
+            UserWarning,
+            stacklevel=4,
+        )
+    return side, side, 1
+
+
+def _parts(rows: Floats) -> Iterator[Floats]:
+    for start in range(0, len(rows), _AT_ONCE):
+        yield rows[start : start + _AT_ONCE]
+
+
+def normalise_groups(found: Any, size: int = _TOGETHER) -> Any:
+    """Centre and scale each image's coefficients within groups of channels; the rows have norm at most 1.
+
+    The squares of a group sum to at most its size, whatever the image holds, so dividing by the root of the
+    number of coefficients bounds a row by 1 without looking at it.
+    """
+    n, channels = found.shape[:2]
+    out = np.empty_like(found)
+    for start in range(0, channels, size):
+        part = found[:, start : start + size]
+        apart = part - part.mean(axis=(1, 2, 3), keepdims=True)
+        spread = np.sqrt(np.square(apart).mean(axis=(1, 2, 3), keepdims=True) + _FLAT)
+        out[:, start : start + size] = apart / spread
+    return out.reshape(n, -1) / math.sqrt(out[0].size)

@@ -16,10 +16,9 @@ federation, :class:`Stream` over chunks; :func:`composed` adds up promises, :cla
 :class:`BestOf` pay for a search.
 """
 
-from sordino.runs.journal import Journal, SavedRun, resumed
+from sordino.runs.journal import Journal, RoundBook, SavedRun, Stream, Turn, resumed
 from sordino.runs.promise import Ask, Enclosure, Promise, Run
 from sordino.runs.report import PaperClaim, Price, PrivacyReport, ReleaseReport, composed
-from sordino.runs.rounds import RoundBook, Stream, Turn
 from sordino.runs.search import BestOf, ChooseThenFit
 from sordino.runs.task import Fitted, Task, run, track
 

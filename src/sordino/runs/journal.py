@@ -7,17 +7,22 @@ promise. Neither is believed: :func:`resumed` certifies the noise again, against
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from sordino.accounting import canonical
-from sordino.errors import PlanError
-from sordino.kernel import Plan
+from sordino.errors import PlanError, PlanSpentError
+from sordino.execute.local import LocalExecutor, StreamExecutor
+from sordino.kernel import Curator, Executor, NoisyExecutor, Plan, check_offer
 from sordino.ledger import Reservation
 from sordino.runs.promise import Ask, Promise, Run, at_multipliers, digest_of
+from sordino.runs.report import PrivacyReport
 
 
 class Journal:
@@ -181,3 +186,215 @@ def _reopen(ask: Ask, promise: Promise, saved: SavedRun) -> Reservation | None:
 def latest(counts: Mapping[str, int], saved: Mapping[str, int]) -> dict[str, int]:
     """Return the larger of two counts of each release."""
     return {name: max(counts.get(name, 0), saved.get(name, 0)) for name in {*counts, *saved}}
+
+
+# ------------ One promise over the rounds of a federation, on disk: what was paid, and which rounds are spent
+# A client's process may end between two rounds, and usually does: Flower starts a new one for each message.
+# So the run and the number of rounds that were begun live in a folder. A round is written down *before* its
+# first release: after a crash it counts as spent, whatever of it was released.
+
+FORMAT = 3
+_CLOSED = "closed"
+
+
+class Recipe(Protocol):
+    """What the parties of a federation have agreed on."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that decides what is asked."""
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds that are paid for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A round that was written down and may now be computed, once."""
+
+    report: PrivacyReport
+    attempt: int
+    _run: Run
+
+    def curate(self, executor: Executor | NoisyExecutor, per_round: int) -> Curator:
+        """Open the curator at this round's place; each release is asked ``per_round`` times a round."""
+        plan = self._run.promise.plan
+        used = dict.fromkeys(plan.releases, self.attempt * per_round)
+        return self._run.curate(executor, used=used)
+
+
+class RoundBook:
+    """The rounds of one client.
+
+    Parameters
+    ----------
+    folder : a folder of this client alone. It holds one run; with a ledger it may hold one after the other,
+        because the ledger bounds them together.
+    ask : what the run may spend, and the client's own ledger.
+    recipe, plan : what was agreed on, and what it asks of this client's records in all rounds together.
+    public, notes, description : words for the report and the ledger.
+    slack : the part of delta that pays for something else than the plan's events.
+
+    **Privacy.** The whole plan is reserved before the first round. Losing the folder loses no privacy: a run
+    that is not in it is planned and reserved anew, and noise never comes from the folder. A copy of
+    it is refused once the other one has gone on, if there is a ledger; without one nobody can tell.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        ask: Ask,
+        recipe: Recipe,
+        plan: Plan,
+        *,
+        public: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        description: str = "federated run",
+        slack: float = 0.0,
+    ) -> None:
+        self.folder, self.ask, self.recipe, self.plan = Path(folder), ask, recipe, plan
+        self.public, self.notes, self.description, self.slack = public, notes, description, slack
+
+    @contextmanager
+    def turn(self, run: str) -> Iterator[Turn]:
+        """Write down the next round and hand it out; at the end of the last one the ledger is settled."""
+        with self._open() as journal:
+            saved = self._text()
+            if saved.get("run") != run:
+                saved = self._begin(journal, saved.get("run"), run)
+            attempt = self._next(journal.lines())
+            opened = self._resume_run(saved)
+            self._save(run, opened)  # the turn is taken: a copy of the folder is too late from here on
+            journal.append(str(attempt + 1))
+            with opened:  # resumable: an error leaves it reserved, and this round spent
+                yield Turn(opened.promise.report(self.public, self.notes), attempt, opened)
+                if attempt + 1 < self.recipe.rounds:
+                    opened.pause()
+
+    def close(self, run: str) -> None:
+        """End the run early: no more rounds, and the ledger is settled. What was reserved stays spent."""
+        if not self.folder.exists():
+            return
+        with self._open() as journal:
+            saved, lines = self._text(), journal.lines()
+            if saved.get("run") == run and _CLOSED not in lines and _last_begun(lines) < self.recipe.rounds:
+                journal.append(_CLOSED)
+                self._resume_run(saved).settle()
+
+    @property
+    def rounds_begun(self) -> int:
+        """How many rounds of the run in the folder are spent."""
+        path = self.folder / "rounds"
+        return _last_begun(path.read_text("utf-8").split("\n")[:-1]) if path.exists() else 0
+
+    def _begin(self, journal: Journal, old: str | None, run: str) -> dict[str, Any]:
+        if old is not None and self.ask.ledger is None:
+            raise PlanError(
+                f"The folder {self.folder.name!r} belongs to another run, and without a ledger nothing "
+                "bounds their sum. Pass a ledger, or decide for a new run with a new folder."
+            )
+        promise = Promise.made(self.ask, self.plan, slack=self.slack)
+        booked = promise.reserved(f"{self.description} {run}")
+        saved = self._save(run, booked)
+        journal.clear()  # after the run is saved: a crash between both costs it rounds, and gives none back
+        booked.pause()
+        return saved
+
+    def _next(self, lines: list[str]) -> int:
+        if _CLOSED in lines:
+            raise PlanSpentError("The run was closed on this client. Start a new run.")
+        if _last_begun(lines) >= self.recipe.rounds:
+            raise PlanSpentError(
+                f"This client has paid for {self.recipe.rounds} rounds and all of them are spent. For more, "
+                "agree on a recipe with more rounds and start a new run."
+            )
+        return _last_begun(lines)
+
+    def _resume_run(self, data: dict[str, Any]) -> Run:
+        place = data["place"]
+        saved = SavedRun(
+            recipe=str(data["recipe"]),
+            multipliers={str(k): float(v) for k, v in data["multipliers"].items()},
+            digest=str(data["digest"]),
+            place=None if place is None else (str(place[0]), int(place[1])),
+            seeded=bool(data["seeded"]),
+            turn=int(data["turn"]),
+        )
+        return resumed(self.ask, self.plan, saved, self.recipe.digest, slack=self.slack)
+
+    @contextmanager
+    def _open(self) -> Iterator[Journal]:
+        """Open the journal of the folder, which holds the lock of this client."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if (self.folder / "run.json").exists() and not (self.folder / "rounds").exists():
+            raise PlanError("The folder has a run but no journal: nobody knows which rounds are spent.")
+        with closing(Journal(self.folder / "rounds")) as journal:
+            yield journal
+
+    def _text(self) -> dict[str, Any]:
+        """Return what is saved of the run in the folder; nothing where there is none."""
+        if not (self.folder / "run.json").exists():
+            return {}
+        data = json.loads((self.folder / "run.json").read_text("utf-8"))
+        if data.get("format") != FORMAT:
+            raise PlanError(f"Expected a folder of format {FORMAT}. Use the version that began the run.")
+        return dict(data)
+
+    def _save(self, run: str, opened: Run) -> dict[str, Any]:
+        """Replace what is saved as a whole, readable by its owner alone, on disk when this returns."""
+        data = {"format": FORMAT, "run": run, **asdict(SavedRun.of(opened, self.recipe.digest))}
+        draft = self.folder / "run.json.new"
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(data))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self.folder / "run.json")
+        here = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(here)
+        finally:
+            os.close(here)
+        return data
+
+
+def _last_begun(lines: list[str]) -> int:
+    return max((int(line) for line in lines if line.isdigit()), default=0)
+
+
+class Stream:
+    """A plan whose release number t sees chunk number t, paid for as a whole when it is opened.
+
+    Parameters
+    ----------
+    ask, plan : what is wanted, and what will be asked of all ``parts`` chunks together.
+    parts : the number of chunks; those that never come are not refunded.
+    public, description : words for the report and for the ledger.
+    """
+
+    def __init__(self, ask: Ask, plan: Plan, parts: int, public: tuple[str, ...], description: str) -> None:
+        promise = Promise.made(ask, plan)
+        facts = (*public, f"number of chunks: {parts}, no record in two of them")
+        self.report: PrivacyReport = promise.report(facts)
+        self._executor = StreamExecutor(promise.plan.population)
+        check_offer(promise.plan, self._executor.offer)
+        self._run = promise.reserved(description)
+        self.curator: Curator = self._run.curate(self._executor)
+        self._parts, self.chunks = parts, 0
+
+    def feed(self, rows: Any, data_norm: float) -> Curator:
+        """Take the next chunk and return the curator that may be asked about it."""
+        if self.chunks >= self._parts:
+            raise PlanSpentError(
+                f"The stream was planned for {self._parts} chunks, all are spent. "
+                "Set n_chunks higher and start again."
+            )
+        self._executor.feed(LocalExecutor(rows, None, data_norm))
+        self.chunks += 1
+        return self.curator
+
+    def done(self) -> None:
+        """Settle after the answers about the last chunk."""
+        if self.chunks == self._parts:
+            self._run.settle()

@@ -19,12 +19,11 @@ if find_spec("flwr") is None:  # pragma: no cover - the extra is installed where
 # Loaded when first used. The model of a network is sordino.nn.TorchModel.
 _MODULES = {
     "client": ("FederatedClient", "client_app"),
-    "models": ("FederatedRecipe", "LinearModel"),
+    "models": ("FederatedRecipe", "LinearModel", "SharedNoise"),
     "secure": ("secure_client_app", "secure_server_app"),
     "server": ("ClientLevelHardThresholding", "FederatedPrivacy", "FederatedResult", "HardThresholdAveraging",
                "server_app"),
     "simulation": ("InProcessGrid", "simulate"),
-    "updates": ("SharedNoise",),
 }  # fmt: skip
 _EXPORTS = {name: f"sordino.parties.flower.{module}" for module, names in _MODULES.items() for name in names}
 

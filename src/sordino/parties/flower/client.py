@@ -18,8 +18,7 @@ from flwr.clientapp import ClientApp
 
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
 from sordino.execute.parties.executor import SharingClient
-from sordino.parties.flower.models import FederatedRecipe, LocalModel
-from sordino.parties.flower.updates import Weights, fits
+from sordino.parties.flower.models import FederatedRecipe, LocalModel, Weights, fits
 from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.words import Code, PlanRefusedError, code_of
 from sordino.runs import Ask, Price, PrivacyReport, Promise, RoundBook

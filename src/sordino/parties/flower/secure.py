@@ -33,6 +33,7 @@ from flwr.serverapp import Grid, ServerApp
 from sordino.errors import PlanError
 from sordino.kernel.arrays import Ints
 from sordino.parties.flower.client import CLIENT_LEVEL, RECORD_LEVEL, FederatedClient, guard, register_close
+from sordino.parties.flower.models import Weights, fits
 from sordino.parties.flower.server import (
     Evaluate,
     FederatedResult,
@@ -40,7 +41,6 @@ from sordino.parties.flower.server import (
     server_app,
     wait_for,
 )
-from sordino.parties.flower.updates import Weights, fits
 from sordino.parties.words import Code, PlanRefusedError
 
 _FLOWER = [sys.modules[part.__module__] for part in (secaggplus_mod, SecAggPlusWorkflow)]

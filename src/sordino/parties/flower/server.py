@@ -23,8 +23,7 @@ from sordino.kernel import Batch, Curator, Full, Gaussian, Offer, Plan, Poisson,
 from sordino.kernel.arrays import Floats
 from sordino.kernel.query import ClientUpdates
 from sordino.parties.flower.client import CLIENT_LEVEL, RECORD_LEVEL, record_of
-from sordino.parties.flower.models import FederatedRecipe
-from sordino.parties.flower.updates import AdaptiveSum, UpdateSum, Weights, fits
+from sordino.parties.flower.models import AdaptiveSum, FederatedRecipe, UpdateSum, Weights, fits
 from sordino.parties.words import show
 from sordino.problems.queries import check_clip
 from sordino.runs import Ask, Task, run

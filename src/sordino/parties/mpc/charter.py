@@ -15,7 +15,7 @@ from sordino.errors import InvalidInputError
 from sordino.execute.parties import Mode
 from sordino.ledger.address import person
 from sordino.parties import words
-from sordino.parties.mpc.keys import fingerprint, has_signed, sign
+from sordino.parties.mpc.links import fingerprint, has_signed, sign
 from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, TEXT, JointPlan, canonical
 from sordino.parties.mpc.tasks import ESTIMATORS, MAX_FEATURES
 from sordino.parties.mpc.transcript import Story, Transcript, private_folder, read_transcript

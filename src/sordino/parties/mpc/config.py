@@ -16,8 +16,7 @@ from sordino.ledger import Ledger
 from sordino.ledger.account import charge_of
 from sordino.parties import words
 from sordino.parties.mpc.charter import APPROVAL, Approvals, Charter, Rules
-from sordino.parties.mpc.keys import fingerprint_of
-from sordino.parties.mpc.links import Credentials, Limits
+from sordino.parties.mpc.links import Credentials, Limits, fingerprint_of
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import check_threshold
 from sordino.parties.mpc.transcript import read_transcript

@@ -29,9 +29,8 @@ from typing import Any
 from sordino.errors import InvalidInputError, PartyError, SordinoError
 from sordino.parties.mpc.charter import Charter
 from sordino.parties.mpc.config import PartyConfig, check_partners
-from sordino.parties.mpc.keys import fingerprint_of
 from sordino.parties.mpc.lasting import opened
-from sordino.parties.mpc.links import Credentials, accept, peer_fingerprint
+from sordino.parties.mpc.links import Credentials, accept, fingerprint_of, peer_fingerprint
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.parties.mpc.tasks import seconds_of
 from sordino.parties.mpc.transcript import open_private, private_folder, read_transcript
