@@ -28,8 +28,7 @@ from sordino.kernel import Curator, NoiseSource, Relation
 from sordino.literature.local import Gradients, LocalObjective, Outputs, PrintedTilt
 from sordino.literature.reproduce.parties import World
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.links import fingerprint_of
-from sordino.parties.mpc.links import Limits, Member
+from sordino.parties.mpc.links import Limits, Member, fingerprint_of
 from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.solvers.sparse import Ight
