@@ -151,7 +151,7 @@ def test_settings_outside_their_bounds_are_refused(settings):
         NeuralClassifier(**settings).fit(x, y)
 
 
-def test_a_command_and_a_page_name_both_reservations_of_a_network_on_a_table(tmp_path, monkeypatch):
+def test_a_page_names_the_one_reservation_of_a_network_on_a_table(tmp_path, monkeypatch):
     from click.testing import CliRunner
 
     import sordino
@@ -166,10 +166,8 @@ def test_a_command_and_a_page_name_both_reservations_of_a_network_on_a_table(tmp
     sordino.Ledger.open("budget.db").create("per", sordino.BudgetPolicy(epsilon=8.0, delta=1e-4))
     words = "fit rows.csv --schema schema.toml --model network-regressor --set max_iter=2 --epsilon 2"
     place = "--delta 1e-5 --ledger budget.db --dataset per --output m.sordino --report m.html"
-    told = CliRunner().invoke(main, f"{words} {place}".split())
-    both = "reservations 1 (NeuralRegressor (linear model)) and 2 (Trainer (sgd)). Together they took "
-    assert both in told.output
+    assert CliRunner().invoke(main, f"{words} {place}".split()).exit_code == 0
     page = (tmp_path / "m.html").read_text()
-    assert both in page
     assert "no reservation" not in page
-    assert "before reservation 2" in page
+    assert "reservation 1" in page
+    assert "reservations 1" not in page

@@ -28,10 +28,12 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.kernel import Relation
+from sordino.nn import estimators
 from sordino.report import report_html
 from sordino.runs import Ask
 from sordino.runs.promise import Enclosure
 from sordino.tables import Ignored, Person, Target, Text
+from sordino.testing import seeded_noise_not_private
 
 nn = pytest.importorskip("sordino.nn")
 
@@ -252,3 +254,46 @@ def test_a_trial_books_nothing_for_a_network(tmp_path):
     with Enclosure(9.0, Relation.ADD_REMOVE).entered(), pytest.raises(UnsupportedError, match="ledger=None"):
         model.fit(TABLE)
     assert not ledger.history("ward")
+
+
+@pytest.mark.parametrize(("kind", "rare"), [("label", 0.12), ("number", 0.12)])
+def test_a_network_leans_neither_to_frequent_labels_nor_to_frequent_numbers(kind, rare):
+    """Gradients that were clipped to a tenth made .002 of a share of .12, and .005 of numbers alike."""
+    public = np.random.default_rng(5)
+    u = public.uniform(size=12_000)
+    hit = public.uniform(size=u.size) < 2 * rare * u
+    target = Target("y", levels=[0, 1]) if kind == "label" else Target("y", "number", low=0, high=10)
+    schema = Schema([sordino.tables.Number("u", 0, 1), target])
+    table = {"u": u, "y": hit.astype(int) if kind == "label" else 10.0 * hit}
+    with seeded_noise_not_private(3):
+        if kind == "label":
+            found = nn.NeuralClassifier(8.0, 1e-6, schema=schema, random_state=0).fit(table)
+            said = found.predict_proba(table)[:, 1]
+        else:
+            said = nn.NeuralRegressor(8.0, 1e-6, schema=schema, random_state=0).fit(table).predict(table) / 10
+    assert np.mean(said) == pytest.approx(hit.mean(), abs=0.012)
+    assert np.mean(said[u > 0.8]) == pytest.approx(hit[u > 0.8].mean(), abs=0.03)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_no_label_moves_the_weights_of_a_correction_by_more_than_one(outputs):
+    torch.manual_seed(0)
+    model = estimators.Correction(estimators.perceptron(6, 8, outputs, 0), outputs)
+    rows = torch.cat([4 * torch.randn(30, outputs), torch.randn(30, 6)], dim=1)
+    for part in model.parameters():
+        torch.nn.init.normal_(part)
+    norms = []
+    for row in rows.split(1):
+        with torch.no_grad():
+            margins = model(row)
+        assert torch.allclose(model(row), margins)
+        labels = [torch.tensor([k]) for k in range(outputs)]
+        numbers = [torch.full((1, 1), -1.0), torch.full((1, 1), 1.0)]
+        loss, said = (estimators.even_entropy, labels) if outputs > 1 else (estimators.even_squares, numbers)
+        slopes = [torch.autograd.grad(loss(model(row), one), list(model.parameters())) for one in said]
+        norms.append(max(float(torch.cat([p.flatten() for p in parts]).norm()) for parts in slopes))
+        if outputs > 1:  # zero in the mean where the shares are true
+            shares = margins.softmax(1)[0]
+            mean = sum(share * parts[0] for share, parts in zip(shares, slopes, strict=True))
+            assert float(mean.norm()) < 1e-6
+    assert 0.3 < max(norms) <= 1.0 + 1e-6

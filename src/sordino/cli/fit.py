@@ -266,20 +266,9 @@ class Delivery:
                 score = f"noisy score ({found['metric']}): {found['noisy score']:.4g}"
                 click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
             shared.tell_unbooked(budget)
-            _tell_parts(model, budget)
             click.echo(f"Saved to {output}. Next: {shared.command_line('inspect', output)}")
         if self.report is not None:
             write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
-
-
-def _tell_parts(model: Any, budget: dict[str, Any]) -> None:
-    """Say which reservations a network on a table was booked as, and what they cost together."""
-    if hasattr(model, "module_") and budget["ledger"] is not None:
-        from sordino.report.page import booking_of
-
-        booking = booking_of(model.privacy_, budget["ledger"], budget["dataset_id"])
-        if words := getattr(booking, "together", ""):
-            click.echo(words)
 
 
 def _now() -> str:

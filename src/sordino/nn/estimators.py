@@ -49,10 +49,10 @@ from sordino.values import check_count, check_positive
 
 _BLOCK = 4096
 # The network on a table corrects a linear model. Of the budget (squares of epsilon add up) it gets at most
-# this share, from so many records times epsilon on, and below in proportion to their square; then its clip;
-# and the noise above which its rate falls fast, so that a network that cannot learn does no harm. Chosen on
-# Computers, SLID, OFP and made designs; docs/tables.md has all.
-_SHARE, _ENOUGH, _CORRECTION_CLIP, _QUIET = 0.4, 4e4, 0.1, 0.004
+# this share, from so many records times epsilon on, and below in proportion to their square; then the noise
+# above which its rate falls fast, so that a network that cannot learn does no harm. Chosen on Computers,
+# SLID, OFP and made designs; docs/tables.md has all.
+_SHARE, _ENOUGH, _QUIET = 0.4, 4e4, 0.004
 _COLUMN_SCALE = 2.0  # encoded columns are shares of one
 _OF_TRAINERS = (
     "epsilon", "delta", "optimizer", "smoothing", "relation", "rows_per_person", "ledger", "dataset_id",
@@ -236,9 +236,9 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         return trainer_of(model, loss, settings | more)
 
     def _clip(self) -> float:
-        """Return the clip of a record's gradient: the asked one, or by what is learned."""
+        """Return the clip of a record's gradient."""
         if self.clip_norm is None:
-            return _CORRECTION_CLIP if self._corrects else 1.0
+            return 1.0
         return check_positive("clip_norm", self.clip_norm, "It bounds a record's gradient.")
 
     def _rate(self, model: nn.Module, population: int) -> float | None:
@@ -311,7 +311,8 @@ class NeuralClassifier(_Labels, Scored, ClassifierMixin, _Neural):
         corrects a linear model with curves and pairs: most of the budget goes to that one.
     hidden : the width of that layer.
     optimizer, smoothing : see :class:`sordino.nn.Trainer`.
-    clip_norm : the norm to which the gradient of a record is clipped; None is 1, of a correction .1.
+    clip_norm : the norm to which the gradient of a record is clipped; None is 1, which no gradient of a
+        correction exceeds: less would favour the labels that most records have.
     learning_rate : None lets a rule on n, epsilon and the number of weights choose that of ``"sgd"``.
     batch_size, max_iter : expected batch size (None: a sixteenth of the records, 64 at least) and steps.
     n_nonzero_coefs : how many weights of the network survive; None keeps all.
@@ -344,7 +345,8 @@ class NeuralClassifier(_Labels, Scored, ClassifierMixin, _Neural):
 
     def _learnable(self, y: Any) -> tuple[np.ndarray, int, Any, str]:
         codes, self.classes_, said = encoded_labels(self, y)
-        return codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said
+        loss = even_entropy if self._corrects else nn.CrossEntropyLoss()
+        return codes.astype(np.int64), self.classes_.size, loss, said
 
     def _linear_targets(self, targets: np.ndarray, outputs: int) -> tuple[Loss, int, np.ndarray]:
         values = label_targets(targets, outputs)
@@ -391,7 +393,8 @@ class NeuralRegressor(_Numbers, Scored, RegressorMixin, _Neural):
         bound = self.target_bound_ = target_bound(self, target, middle=True)
         y, self.target_middle_ = center_targets(target, y.astype(np.float64), middle=True)
         targets = np.clip(y / bound, -1, 1).astype(np.float32)
-        return targets[:, None], 1, half_squared, target_fact(self, bound, middle=True)
+        loss = even_squares if self._corrects else half_squared
+        return targets[:, None], 1, loss, target_fact(self, bound, middle=True)
 
     def _linear_targets(self, targets: np.ndarray, outputs: int) -> tuple[Loss, int, np.ndarray]:
         return LOSSES["squared"], 1, targets[:, 0].astype(np.float64)
@@ -404,7 +407,12 @@ class NeuralRegressor(_Numbers, Scored, RegressorMixin, _Neural):
 
 
 class Correction(nn.Module):
-    """A network whose answer is added to the first inputs, the margins of a model; at first it is zero."""
+    """A network whose answer is added to the first inputs, the margins of a model; at first it is zero.
+
+    The slope of a record is divided by the norm of the derivatives of its answer by all weights. The label
+    has no part in that, so what is learned from many records has the same root, and the gradient of a record
+    is at most the slope of its loss: with :func:`even_entropy` or :func:`even_squares` at most one.
+    """
 
     def __init__(self, deep: nn.Sequential, outputs: int) -> None:
         super().__init__()
@@ -414,8 +422,32 @@ class Correction(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the margins and what the network adds."""
-        added: Tensor = self.deep(_COLUMN_SCALE * rows[..., self.outputs :])
+        inputs = _COLUMN_SCALE * rows[..., self.outputs :]
+        first, bend, last = self.deep
+        hidden = bend(first(inputs))
+        added: Tensor = last(hidden)
+        if torch.is_grad_enabled():
+            h, x, fixed = hidden.detach(), inputs.detach(), added.detach()
+            slopes = (1.0 - h.square()).square() @ last.weight.detach().square().sum(0)
+            squares = 1.0 + h.square().sum(-1) + slopes * (1.0 + x.square().sum(-1))
+            added = fixed + (added - fixed) / squares.sqrt()[..., None]
         return rows[..., : self.outputs] + added
+
+
+def even_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross-entropy over the norm of the slope that the worst label of the record would have.
+
+    Slopes ``(p - e_y) / max_k |p - e_k|`` are at most one, and zero in the mean where p are the true shares:
+    a clip of one changes nothing. A smaller one cuts the slopes of rare labels, and p leans to frequent ones.
+    """
+    shares = outputs.detach().softmax(1)
+    worst = (shares.square().sum(1, keepdim=True) - 2.0 * shares + 1.0).amax(1).sqrt()
+    return (nn.functional.cross_entropy(outputs, targets, reduction="none") / worst).sum()
+
+
+def even_squares(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return half the squared error over the slope of the worst target in [-1, 1]: slopes are at most one."""
+    return (0.5 * (outputs - targets).square() / (1.0 + outputs.detach().abs())).sum()
 
 
 def _correction_share(units: int, epsilon: float) -> float:

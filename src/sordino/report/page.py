@@ -149,8 +149,8 @@ class History:
     def booked(self, event: dp.DpEvent, later: Sequence[int] = ()) -> list[int]:
         """Return the last reservations that together are for just this event; none where a part has none.
 
-        A network on a table, and a pipeline, book their parts one after the other. ``later`` are the
-        reservations of parts that come after this one.
+        A pipeline books its parts one after the other. ``later`` are the reservations of parts that come
+        after this one.
         """
         if found := [number for number in self.alike(event) if number not in later]:
             return [max([number for number in found if number < min(later, default=math.inf)] or found)]
