@@ -100,6 +100,12 @@ def test_bands_are_as_good_as_those_of_jax_privacy():
     assert error < 4.10304 * 1.0001
 
 
+@pytest.mark.parametrize(("steps", "parts"), [(3, 2), (8, 10), (100, 2)])
+def test_a_search_for_buffers_that_ends_far_out_is_silent(steps, parts):
+    best_buffers.cache_clear()
+    assert len(best_buffers(steps, parts).decays) == 3  # a warning of an overflow is an error here
+
+
 def test_buffers_beat_independent_noise_of_the_same_batches():
     blt = best_buffers(400, 40)
     mechanism = Correlated(strategy=blt, parts=40, times=400)

@@ -257,6 +257,27 @@ def test_a_batch_norm_that_counts_records_is_refused():
             fitted(model)
 
 
+class Standardised(nn.Module):
+    """Divides by the deviation over the batch, which one record alone does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            deviation = x.std(0)
+        return self.linear(x / deviation)
+
+
+@pytest.mark.filterwarnings("ignore:std")
+@pytest.mark.parametrize("engine", ["auto", "vmap"])
+def test_a_model_that_has_no_answer_for_one_record_is_refused(engine):
+    """It was trained on noise, under a warning that spoke of logarithms and roots."""
+    with pytest.raises(UnsupportedError, match="for several records and not for one alone"):
+        fitted(Standardised(), engine=engine)
+
+
 @pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
 def test_hooks_of_parameters_are_refused_by_name(kind):
     """A mask on a gradient was not applied, in silence."""

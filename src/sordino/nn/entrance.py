@@ -134,9 +134,25 @@ def try_out(network: Network, x: Tensor, y: Tensor) -> None:
             "squeeze(-1) keeps the axis of the records.)"
         ) from None
     with quiet_dropout(network.model):
+        _check_alone(network, records[0])
         _check_own_parameters(network, *records)
         _check_attributes(network, records[0])
         _say_of_whole_batches(network, *records)
+
+
+def _check_alone(network: Network, x: Tensor) -> None:
+    """Refuse a model whose outputs are numbers for several records only: each alone would count zero."""
+    params = network.unflatten(points(network)[1])
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        several, alone = (bool(network.outputs(params, part).isfinite().all()) for part in (x, x[:1]))
+    if several and not alone:
+        raise UnsupportedError(
+            "The outputs of the model are finite for several records and not for one alone: it takes a "
+            "deviation, or another statistic, over a batch. A record's gradient must not depend on others. "
+            "Compute the statistic from public data and keep it fixed (a buffer that forward only reads), or "
+            "take it over the features of each record."
+        )
 
 
 def _check_own_parameters(network: Network, x: Tensor, y: Tensor) -> None:

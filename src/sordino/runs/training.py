@@ -159,7 +159,7 @@ def best_buffers(steps: int, parts: int) -> Buffered:
             method="Nelder-Mead",
             options={"maxiter": 600, "fatol": 1e-6},
         )
-    return strategy(np.asarray(found.x))
+        return strategy(np.asarray(found.x))
 
 
 @lru_cache(maxsize=16)
