@@ -150,16 +150,11 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
         code = f", code {run['code'][:16]}" if "code" in run else ""
         facts["Saved by"] = f"Sordino {run['version']}{code}"
     more |= {"dataset_id": run.get("dataset"), "author": run.get("person"), "config": run.get("settings")}
-    more |= {"command": command_line(run), "facts": facts, **run.get("signed", {})}
+    more |= {"facts": facts, **run.get("signed", {})}
+    if settings := {**(run.get("settings") or {})}:  # of the command that made the model
+        book = {"ledger": "LEDGER"} if "dataset" in settings else {}  # its address may hold a password
+        more["command"] = shared.command_line(run["command"], settings.pop("data", "-"), **book, **settings)
     write_report(model, output, **more)
-
-
-def command_line(run: dict[str, Any]) -> str | None:
-    """Return the command that made a model, from the settings in its file; None where none did."""
-    if not (settings := {**(run.get("settings") or {})}):
-        return None
-    book = {"ledger": "LEDGER"} if "dataset" in settings else {}  # its address may hold a password
-    return shared.command_line(run["command"], settings.pop("data", "-"), **book, **settings)
 
 
 def _score(path: Path, digest: str) -> tuple[str, Any]:

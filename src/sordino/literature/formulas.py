@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from dp_accounting import dp_event as dp
 from scipy.special import lambertw
@@ -14,6 +14,7 @@ from sordino.accounting.conversions import check_delta, check_epsilon
 from sordino.errors import InvalidInputError
 from sordino.kernel import FixedSize, Norm, PaperNoise, Plan, Poisson, Printed, Relation, Sampling
 from sordino.kernel.mechanism import Additive
+from sordino.runs import Ask
 from sordino.values import check_whole
 
 
@@ -39,24 +40,13 @@ class Uncertified(Printed, Additive):
 # carries them and report that number; never the claim. The privacy notes say what is wrong with each.
 
 
-class Claimed(Protocol):
-    """The epsilon and delta that a paper is asked to claim."""
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def delta(self) -> float: ...
-
-
 Published = tuple[Any, PaperNoise]
 """A solver as it is printed, and its printed noise."""
 
+Formula = Callable[[Any, Any, Ask], Published]
 
-Formula = Callable[[Any, Any, Claimed], Published]
 
-
-def variant(noise: str, variants: Mapping[str, Formula], budget: Claimed, what: str) -> Formula:
+def variant(noise: str, variants: Mapping[str, Formula], budget: Ask, what: str) -> Formula:
     """Return what ``"paper"`` or ``"paper: NAME"`` asks for."""
     wanted = noise.partition(":")[2].strip()
     if wanted not in variants:
@@ -66,7 +56,7 @@ def variant(noise: str, variants: Mapping[str, Formula], budget: Claimed, what: 
     return variants[wanted]
 
 
-def check_finite(budget: Claimed) -> None:
+def check_finite(budget: Ask) -> None:
     if not math.isfinite(budget.epsilon):
         raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
 
@@ -244,7 +234,7 @@ def _log(epsilon: float, delta: float) -> float:
     return math.log(1 / check_delta(delta))
 
 
-def srm_noise(plan: Plan, budget: Claimed) -> PaperNoise:
+def srm_noise(plan: Plan, budget: Ask) -> PaperNoise:
     """Return the noise of DP-SRM (section 4.5) on the first gradient and on the corrections of a plan."""
     n, steps = plan.population, sum(release.times for release in plan.releases.values())
     sizes = {name: batch_size(release.sampling, n) for name, release in plan.releases.items()}

@@ -27,7 +27,6 @@ from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.query import RecordSums
 from sordino.literature import formulas
 from sordino.literature.formulas import (
-    Claimed,
     Formula,
     Published,
     Uncertified,
@@ -39,6 +38,7 @@ from sordino.literature.formulas import (
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient, residuals
 from sordino.problems.robust import Sample, Truncation
+from sordino.runs import Ask
 from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling
 from sordino.solvers.heavy.mean import RobustMean
 from sordino.solvers.steps import hard_threshold
@@ -52,7 +52,7 @@ from sordino.solvers.transfer import Transfer, largest_curvature, with_intercept
 _FAILURE = 0.05  # xi
 
 
-def published_mean(solver: RobustMean, sample: Sample, budget: Claimed) -> Published:
+def published_mean(solver: RobustMean, sample: Sample, budget: Ask) -> Published:
     """Return DPODME (algorithm 1), or for blocks DPHDME (algorithm 3), with its noise.
 
     The noise is the classical Gaussian mechanism's, ``8 B^2 ln(1.25 / delta) / (n eps)^2`` (times ``m^2 d``
@@ -81,7 +81,7 @@ def published_mean(solver: RobustMean, sample: Sample, budget: Claimed) -> Publi
     return made, paper_noise(sample.relation, said, mean=noise)
 
 
-def published_learner(noise: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
+def published_learner(noise: str, solver: Any, problem: Problem, budget: Ask) -> Published:
     """Return DP-SCO (algorithm 2) or, for a sparse model, algorithm 5, with its noise.
 
     ``"paper"`` follows the proofs: strongly convex losses see a fresh chunk each step. ``"paper: as listed"``
@@ -91,7 +91,7 @@ def published_learner(noise: str, solver: Any, problem: Problem, budget: Claimed
     return variant(noise, forms, budget, "for this model")(solver, problem, budget)
 
 
-def _sco(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Published:
+def _sco(solver: ProjectedGradient, problem: Problem, budget: Ask) -> Published:
     split = solver.average != "all"
     if split:
         noise = formulas.truncated_mean(budget.epsilon, budget.delta)
@@ -103,7 +103,7 @@ def _sco(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Publis
     return made, paper_noise(problem.relation, said, gradient=noise)
 
 
-def _as_listed(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Published:
+def _as_listed(solver: ProjectedGradient, problem: Problem, budget: Ask) -> Published:
     if solver.average == "all":
         raise InvalidInputError("The listing differs from the proof for solver='strongly-convex' only.")
     made = replace(_coordinates(solver, problem, budget, False), average="last")
@@ -111,9 +111,7 @@ def _as_listed(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> 
     return made, paper_noise(problem.relation, "DP-SCO, strongly convex, line 8 as listed", gradient=noise)
 
 
-def _coordinates(
-    solver: ProjectedGradient, problem: Problem, budget: Claimed, split: bool
-) -> ProjectedGradient:
+def _coordinates(solver: ProjectedGradient, problem: Problem, budget: Ask, split: bool) -> ProjectedGradient:
     """Return the solver with the medians of block means of algorithm 3."""
     d = problem.columns * problem.outputs
     level = budget.epsilon * problem.population / d**1.5
@@ -131,7 +129,7 @@ def _coordinates(
     )
 
 
-def heavy_tailed(solver: HeavyTailedSparse, problem: Problem, budget: Claimed) -> Published:
+def heavy_tailed(solver: HeavyTailedSparse, problem: Problem, budget: Ask) -> Published:
     """Return algorithm 5: fresh chunks, gradients truncated to zero by coordinate, Peeling."""
     if problem.n_intercepts or solver.sparsity is None:
         raise InvalidInputError(
@@ -190,7 +188,7 @@ def feature_spread(x: Any) -> float:
     return max(sizes)
 
 
-def response_noise(solver: Transfer, problem: Problem, budget: Claimed) -> float:
+def response_noise(solver: Transfer, problem: Problem, budget: Ask) -> float:
     r"""Return the printed standard deviation over g, ``sqrt(8 m b s ln(2.5/delta)) / (n eps lam)``.
 
     b is the largest eigenvalue of the second moments of the public features, as they estimate it; g bounds
@@ -289,7 +287,7 @@ class SparseTeacher:
 # ----------------------- The published noise of the linear solvers, DPSL-KT included: for reproduction only
 
 
-def published_solver(noise: str, name: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
+def published_solver(noise: str, name: str, solver: Any, problem: Problem, budget: Ask) -> Published:
     """Return the solver as it is printed, with its published noise.
 
     ``noise`` is ``"paper"``, or ``"paper: NAME"`` for a variant. Which epsilon the multipliers give is for
@@ -306,7 +304,7 @@ def published_solver(noise: str, name: str, solver: Any, problem: Problem, budge
 def _gradients(noise: Callable[..., float], said: str, loss: str = "", batches: bool = False) -> Formula:
     """Return a formula for gradients on all records or on batches, some of them for one loss only."""
 
-    def formula(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    def formula(solver: Any, problem: Problem, budget: Ask) -> Published:
         if loss and problem.loss.name != loss:
             where = said.split(", ")[1]
             raise InvalidInputError(f"{where} is for the {loss} loss, got {problem.loss.name!r}.")
@@ -318,7 +316,7 @@ def _gradients(noise: Callable[..., float], said: str, loss: str = "", batches: 
     return formula
 
 
-def _scsg_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _scsg_ht(solver: Any, problem: Problem, budget: Ask) -> Published:
     n = problem.population
     solver = replace(solver, row_bound=math.inf)  # the constant bound of the paper, which does not shrink
     snapshot, correction = formulas.scsg_ht(
@@ -334,11 +332,11 @@ def _scsg_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
     return solver, paper_noise(problem.relation, said, snapshot=snapshot, correction=correction)
 
 
-def _srm(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _srm(solver: Any, problem: Problem, budget: Ask) -> Published:
     return solver, formulas.srm_noise(solver.plan(problem), budget)
 
 
-def _srm_random(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _srm_random(solver: Any, problem: Problem, budget: Ask) -> Published:
     """Return DP-SRM with the noise of all T steps, stopped at a step that is drawn before the plan is made.
 
     The paper draws among theta_0 to theta_(T-1); theta_0 is no result, so ours is drawn among 1 to T.
@@ -351,13 +349,13 @@ def _srm_random(solver: Any, problem: Problem, budget: Claimed) -> Published:
     return made, PaperNoise(kept, f"{noise.formula}, a random one of {solver.steps} iterates")
 
 
-def _frank_wolfe(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _frank_wolfe(solver: Any, problem: Problem, budget: Ask) -> Published:
     _needs_laplace(solver)
     noise = formulas.frank_wolfe(budget.epsilon, budget.delta, steps=solver.steps)
     return solver, paper_noise(problem.relation, "private Frank-Wolfe, Laplace", vertex=noise)
 
 
-def _peel(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _peel(solver: Any, problem: Problem, budget: Ask) -> Published:
     _needs_laplace(solver)
     if problem.n_intercepts or not solver.split:
         raise InvalidInputError(
@@ -368,7 +366,7 @@ def _peel(solver: Any, problem: Problem, budget: Claimed) -> Published:
     return solver, paper_noise(problem.relation, "Peeling, Laplace", support=noise)
 
 
-def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _transfer(solver: Any, problem: Problem, budget: Ask) -> Published:
     peak = max(float(abs(solver.features).max()), problem.intercept) if solver.mode == "R" else 0.0
     std = response_noise(solver, problem, budget) * peak * problem.gradient_bound / problem.row_bound
     query = solver.plan(problem).releases["teacher"].query
@@ -376,7 +374,7 @@ def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
     return solver, PaperNoise({"teacher": multiplier}, "DPSL-KT, on the certified teacher")
 
 
-def _sparse_teacher(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _sparse_teacher(solver: Any, problem: Problem, budget: Ask) -> Published:
     """Return DPSL-KT as printed: the responses of a sparse teacher, for which no epsilon is certified."""
     noise = response_noise(solver, problem, budget)
     return _uncertified_solver(
@@ -384,7 +382,7 @@ def _sparse_teacher(solver: Any, problem: Problem, budget: Claimed) -> Published
     )
 
 
-def _sparse_eigenvalue(solver: Any, problem: Problem, budget: Claimed) -> Published:
+def _sparse_eigenvalue(solver: Any, problem: Problem, budget: Ask) -> Published:
     """Return DPSL-KT of corollary 3.3.7: no ridge, the least sparse eigenvalue of the loss in its place.
 
     That is the curvature of the loss times the mean square of a public feature, as columns that are not

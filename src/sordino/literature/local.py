@@ -36,12 +36,13 @@ from sordino.kernel.events import laplace_event, repeat_event
 from sordino.kernel.mechanism import TiltedObjective
 from sordino.kernel.query import Parts, RecordSums
 from sordino.literature import formulas
-from sordino.literature.formulas import Claimed, Uncertified, paper_noise
+from sordino.literature.formulas import Uncertified, paper_noise
 from sordino.parties.mpc.tasks import WeightedMinimiser
 from sordino.problems.losses import Loss
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
+from sordino.runs import Ask
 
 _HALVINGS = 80  # of an interval: what is left is below the rounding of doubles
 
@@ -87,7 +88,7 @@ class PrintedTilt(Uncertified):
 class LocalObjective:
     """Local Obj P for one party: the minimiser of its randomly tilted objective, the intercept penalised too.
 
-    **Privacy.** None is certified. Claimed is pure epsilon under replace-one, for rows of norm at most 1, a
+    **Privacy.** None is certified. Ask is pure epsilon under replace-one, for rows of norm at most 1, a
     slope of at most 1 and the exact minimiser.
     """
 
@@ -128,7 +129,7 @@ def published_gradient_noise(epsilon: float, delta: float, *, table: bool = Fals
     return mu, gaussian_epsilon(mu, delta)
 
 
-def gradient_noise(plan: Plan, budget: Claimed, *, table: bool = False) -> PaperNoise:
+def gradient_noise(plan: Plan, budget: Ask, *, table: bool = False) -> PaperNoise:
     """Return the noise of MPC Grad P on the gradients of a plan: its formula's, or that of its table."""
     (release,) = plan.releases.values()
     noise = formulas.mpc_gradient(budget.epsilon, budget.delta, steps=release.times, table=table)

@@ -17,8 +17,9 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Additive
 from sordino.kernel.query import GramSums, Parts
 from sordino.literature import formulas
-from sordino.literature.formulas import Claimed, Published, Uncertified
+from sordino.literature.formulas import Published, Uncertified
 from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProblem, Quadratic, operator_norm
+from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import noise_std
 from sordino.solvers.pca.direct import Gauss, principal_of
@@ -216,7 +217,7 @@ class PrintedWishart:
 # ------------------------------------- The published noise of private PCA, by solver: for reproduction only
 
 
-def published_solver(name: str, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
+def published_solver(name: str, problem: PcaProblem, options: Options, budget: Ask) -> Published:
     """Return the named solver with its printed settings and its printed noise."""
     if name == "wishart":
         Gauss.configure(problem, options)  # refuses a matrix that does not fit
@@ -227,7 +228,7 @@ def published_solver(name: str, problem: PcaProblem, options: Options, budget: C
     return _FORMULAS[kind](solver, problem, options, budget)
 
 
-def _spca(solver: Spca, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
+def _spca(solver: Spca, problem: PcaProblem, options: Options, budget: Ask) -> Published:
     n = problem.population
     steps = n if options.max_iter is None else options.max_iter
     batch = 1 if options.batch_size is None else options.batch_size
@@ -244,7 +245,7 @@ def _spca(solver: Spca, problem: PcaProblem, options: Options, budget: Claimed) 
     return solver, PaperNoise({"batch": formulas.multiplier(noise, problem.relation)}, said)
 
 
-def _vrpca(solver: Vrpca, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
+def _vrpca(solver: Vrpca, problem: PcaProblem, options: Options, budget: Ask) -> Published:
     n = problem.population
     epochs = 1 if options.max_iter is None else options.max_iter
     step = 1 / n if options.step_size is None else options.step_size
@@ -256,7 +257,7 @@ def _vrpca(solver: Vrpca, problem: PcaProblem, options: Options, budget: Claimed
     )
 
 
-def _power(solver: Power, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
+def _power(solver: Power, problem: PcaProblem, options: Options, budget: Ask) -> Published:
     log = math.log(1 / budget.delta)
     entry = math.sqrt(4 * solver.columns * solver.steps * log) / budget.epsilon
     # ||V||_max >= 1 / sqrt(d) for unit columns, so this is the least noise a record can meet.
@@ -273,11 +274,11 @@ def _quadratic(relation: Relation) -> float:
 
 
 def _on_matrix(
-    name: str, noise: Callable[[Claimed, int], float], said: str, *printed: str
+    name: str, noise: Callable[[Ask, int], float], said: str, *printed: str
 ) -> Callable[..., Published]:
     """Return a formula for noise on a matrix, in contributions of a record."""
 
-    def formula(solver: Any, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
+    def formula(solver: Any, problem: PcaProblem, options: Options, budget: Ask) -> Published:
         found = noise(budget, problem.features) / _quadratic(problem.relation)
         return solver, PaperNoise({name: found}, said, printed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -72,6 +73,11 @@ def show(value: Any, most: int = 60) -> str:
     """Return plain data as one line of printable ASCII, whatever is in it."""
     text = ascii(value)
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def canonical(text: Mapping[str, Any]) -> bytes:
+    """Return plain data as the one JSON text of it, which is hashed and signed."""
+    return json.dumps(text, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def whole(low: int, high: int) -> Check:

@@ -16,7 +16,7 @@ from sordino.execute.parties import Mode
 from sordino.ledger.address import person
 from sordino.parties import words
 from sordino.parties.mpc.links import fingerprint, has_signed, sign
-from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, TEXT, JointPlan, canonical
+from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, TEXT, JointPlan
 from sordino.parties.mpc.tasks import ESTIMATORS, MAX_FEATURES
 from sordino.parties.mpc.transcript import Story, Transcript, private_folder, read_transcript
 from sordino.parties.words import Code, PlanRefusedError, number, several
@@ -92,7 +92,7 @@ class Charter:
 
     @property
     def canonical(self) -> bytes:
-        return b"sordino charter " + canonical(self.text)
+        return b"sordino charter " + words.canonical(self.text)
 
     @cached_property
     def digest(self) -> str:
@@ -228,7 +228,7 @@ def _check_text(text: Any) -> Mapping[str, Any]:
     prints = [fingerprint(pem) for row in rows for pem in row["certificates"]]
     if len(set(names)) < len(names) or len(set(prints)) < len(prints):
         raise InvalidInputError("Two members of the charter have the same name or certificate.")
-    found: dict[str, Any] = json.loads(canonical(text))
+    found: dict[str, Any] = json.loads(words.canonical(text))
     return found
 
 

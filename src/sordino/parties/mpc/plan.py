@@ -82,7 +82,7 @@ class JointPlan:
 
     @property
     def canonical(self) -> bytes:
-        return canonical(self.text)
+        return words.canonical(self.text)
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
@@ -189,16 +189,12 @@ class JointPlan:
         words.read_words("the budget of the plan", text["budget"], _BUDGET)
         words.read_words("the noise of the plan", text["noise"], _NOISE)
         try:
-            found = cls(json.loads(canonical(text)))  # a copy: what was checked cannot change any more
+            found = cls(json.loads(words.canonical(text)))  # a copy: what was checked cannot change any more
         except ValueError:
             raise InvalidInputError("Expected finite numbers in a plan, got infinity or NaN.") from None
         if not 1 <= sum(found.records) <= words.LARGEST:
             raise InvalidInputError(f"Expected 1 to 2^53 records in a plan, got {sum(found.records)}.")
         return found
-
-
-def canonical(text: Mapping[str, Any]) -> bytes:
-    return json.dumps(text, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def noise_slack(share: NoiseShare, coordinates: int, epsilon: float) -> float:
@@ -242,7 +238,7 @@ def make_plan(
     }
     bare = {**text, "noise": {"multipliers": {}, "event": {}, "slack": 0.0}}
     try:
-        plain = json.loads(canonical(bare))
+        plain = json.loads(words.canonical(bare))
     except (TypeError, ValueError):
         raise InvalidInputError("Expected texts, finite numbers, lists and tables in a plan.") from None
     draft = JointPlan.read(plain)
@@ -258,7 +254,7 @@ def make_plan(
         "event": encode(ready.event()),
         "slack": slack,
     }
-    made = JointPlan.read(json.loads(canonical(text)))
+    made = JointPlan.read(json.loads(words.canonical(text)))
     made.check_feasible()
     return made
 

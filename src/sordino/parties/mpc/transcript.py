@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from sordino.errors import InvalidInputError, SordinoError
+from sordino.parties.words import canonical
 
 _FLAGS = {
     "wb": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
@@ -64,7 +65,7 @@ class Transcript:
         self._last = story.head
         self._shared = hashlib.sha256(b"sordino transcript")
         for line in story.shared():
-            self._shared.update(_encode(line))
+            self._shared.update(canonical(line))
 
     @property
     def shared_digest(self) -> str:
@@ -73,10 +74,10 @@ class Transcript:
     def write(self, kind: str, durable: bool = False, **facts: Any) -> None:
         """Add a line; ``durable`` lines are on disk when this returns."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = _encode({"kind": kind, "at": now, "previous": self._last, **facts})
+        line = canonical({"kind": kind, "at": now, "previous": self._last, **facts})
         self._last = hashlib.sha256(line).hexdigest()
         if kind in SHARED:
-            self._shared.update(_encode({"kind": kind, **facts}))
+            self._shared.update(canonical({"kind": kind, **facts}))
         self._file.write(line + b"\n")
         self._file.flush()
         if durable:
@@ -180,7 +181,3 @@ def commitment(arrays: Sequence[Any], salt: bytes) -> str:
 
 def digest_of(values: Any) -> str:
     return hashlib.sha256(",".join(str(int(v)) for v in np.ravel(values)).encode()).hexdigest()
-
-
-def _encode(facts: dict[str, Any]) -> bytes:
-    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
