@@ -7,11 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from tests.parties import sabotage
 from tests.parties.helpers import NAMES, Consortium
 
 import sordino
+from sordino.cli import main
 from sordino.errors import LedgerError, PartyError
+from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.mpc import control, links, shamir
 from sordino.parties.mpc import lasting as lasting_module
 from sordino.parties.mpc.config import PartyConfig
@@ -235,15 +238,57 @@ def test_what_was_reserved_comes_back_when_all_say_that_nobody_opened(three):
     assert [three.history(i)[0].status.value for i in range(3)] == ["reserved"] * 3
     with three.daemons(1):  # north asks, and west is still down
         assert "Not all members have said" in _alone(three, 0)
-    _alone(three, 2)  # it was never ready: nobody can have opened
-    assert three.history(2)[0].status.value == "returned"
-    with three.daemons(1, 2):
-        assert "given back" in _alone(three, 0)
-    with three.daemons(0, 2):
-        assert "given back" in _alone(three, 1)
+    _alone(three, 2)  # its files say that it was never ready; they may be old, so the others are asked
+    assert three.history(2)[0].status.value == "reserved"
+    for i in range(3):
+        with three.daemons(*{0, 1, 2} - {i}):
+            assert "given back" in _alone(three, i)
     assert [three.history(i)[0].status.value for i in range(3)] == ["returned"] * 3
     codes, said = three.run()
     assert codes == [0, 0, 0], said
+
+
+def test_an_old_copy_of_the_files_of_a_run_gives_nothing_back_that_others_have_opened(three):
+    processes = [
+        three.fork(i, sabotage=sabotage.at("release", sabotage.kill, 3) if i == 1 else None) for i in range(3)
+    ]
+    processes[1].join(60)
+    path = three.state(1) / "transcript.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    kinds = [line["kind"] for line in read_transcript(path).lines]
+    path.write_bytes(b"".join(lines[: kinds.index("kept") + 1]))  # before it was ready for the first time
+    for answer in (three.state(1) / "answers").glob("answer-*"):
+        answer.unlink()
+    processes[1] = three.fork(1)
+    for process in processes:
+        process.join(60)
+    assert [p.exitcode for p in processes] == [1, 1, 1]
+    assert "do not agree on how many answers" in (three.folder / "south" / "log.txt").read_text()
+    assert [three.history(i)[0].status.value for i in range(3)] == ["failed", "reserved", "failed"]
+    with three.daemons(0, 2):
+        assert "Others have opened an answer" in _alone(three, 1)
+    assert three.history(1)[0].status.value == "failed"
+    assert three.check_books() >= 2
+
+    with contextlib.closing(Transcript(path)) as transcript:  # had it given back, both checks would say so
+        transcript.write("returned")
+    paths = [str(three.state(i) / "transcript.jsonl") for i in range(3)]
+    found = CliRunner().invoke(main, ["consortium", "verify", *paths])
+    assert found.exit_code == 1
+    assert "Transcript 2 gave its reservation back" in found.output
+
+
+def test_a_ledger_that_counts_less_than_a_transcript_opened_is_named(three):
+    codes, said = three.run()
+    assert codes == [0, 0, 0], said
+    check = ["consortium", "verify", str(three.state(0) / "transcript.jsonl"), "--config"]
+    assert CliRunner().invoke(main, [*check, str(three.config(1))]).exit_code == 0
+    (three.folder / "south" / "ledger.sqlite").unlink()
+    with Ledger.open(three.folder / "south" / "ledger.sqlite") as ledger:
+        ledger.create("patients", BudgetPolicy(epsilon=4.0, delta=1e-5))
+    found = CliRunner().invoke(main, [*check, str(three.config(1))])
+    assert found.exit_code == 1
+    assert "'south' has no reservation for it" in found.output
 
 
 def _alone(three, i):
@@ -260,7 +305,12 @@ def _alone(three, i):
         (["unready", ""], 1, None),
         (["unready", "opening"], 1, True),
         (["ready", "anything else"], 1, None),
-        (["unready", "unready", "", "opening"], 1, False),  # two of whom one is honest were never ready
+        (
+            ["unready", "unready", "", "opening"],
+            1,
+            True,
+        ),  # of two who were "never ready" both may have old files
+        (["unready", "unready", "", "ready"], 1, False),  # two of whom one is honest were never ready
         (["unready", "unready", "", "opening"], 2, True),
         (["unready", "unready", "unready", ""], 2, False),
     ],

@@ -328,13 +328,17 @@ def fingerprint(certificates: tuple[Path, ...], as_json: bool) -> None:
 
 @consortium.command()
 @click.argument("transcripts", nargs=-1, required=True, type=FILE)
+@click.option("--config", type=FILE, help="Settings of a member: its ledger must hold what was opened.")
 @JSON
-def verify(transcripts: tuple[Path, ...], as_json: bool) -> None:
-    """Check the chains of TRANSCRIPTS and that they tell the same story."""
+def verify(transcripts: tuple[Path, ...], config: Path | None, as_json: bool) -> None:
+    """Check the chains of TRANSCRIPTS and that they, and a member's ledger, tell the same story."""
+    from sordino.parties.mpc.config import PartyConfig, check_booked
     from sordino.parties.mpc.transcript import compare, read_transcript
 
     stories = [read_transcript(path) for path in transcripts]
     releases = compare(stories)
+    if config is not None:
+        check_booked(PartyConfig.load(config), stories)
     told = [(str(path), story.status, story.releases) for path, story in zip(transcripts, stories)]
     rows = [{"transcript": path, "status": status, "releases": count} for path, status, count in told]
     lines = [f"{path}: {status}, {count} release(s)" for path, status, count in told]

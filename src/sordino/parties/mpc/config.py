@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from sordino.accounting.trees import canonical as canonical_event
 from sordino.accounting.trees import decode
 from sordino.errors import BudgetExceededError, CalibrationError, InvalidInputError, UnsupportedError
 from sordino.execute.parties import Mode
-from sordino.ledger import Ledger
+from sordino.ledger import Ledger, Status
 from sordino.ledger.account import charge_of
 from sordino.parties import words
 from sordino.parties.mpc.charter import APPROVAL, Approvals, Charter, Rules
 from sordino.parties.mpc.links import Credentials, Limits, fingerprint_of
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import check_threshold
-from sordino.parties.mpc.transcript import read_transcript
+from sordino.parties.mpc.transcript import Story, TranscriptError, read_transcript
 from sordino.parties.words import Check, Code, PlanRefusedError, number, one_of, several, whole
 from sordino.runs import Promise
 
@@ -218,6 +218,18 @@ def sum_spending(state: Path, besides: str = "") -> dict[str, float]:
     booked = [story.find("reserved") for story in map(read_transcript, paths) if story.is_spent]
     names = ("epsilon", "delta", "slack")
     return {name: sum(float(line.get(name, 0.0)) for line in booked) for name in names}
+
+
+def check_booked(config: PartyConfig, stories: Iterable[Story]) -> None:
+    """Refuse a ledger that has no reservation, or gave it back, for a plan whose answers were opened."""
+    with Ledger.open(config.ledger, create=False) as ledger:
+        entries = ledger.history(config.dataset)
+    booked = {entry.plan_digest for entry in entries if entry.status is not Status.RETURNED}
+    for plan in {story.find("plan").get("digest", "") for story in stories if story.releases} - booked:
+        raise TranscriptError(
+            f"Answers of the plan {plan[:12]} were opened, and the ledger of {config.name!r} has no "
+            "reservation for it, or gave it back: it counts too little."
+        )
 
 
 def transcript_path(state: Path, plan: JointPlan) -> Path:

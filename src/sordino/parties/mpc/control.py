@@ -115,7 +115,7 @@ def opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
                 said.append(ask(_pin(row, own), own.credentials, question).sharing)
         except SordinoError:
             said.append("")
-    return opened(said, plan.share.threshold)
+    return opened(said, plan.share.threshold + plan.share.dropouts)  # who has left was never ready
 
 
 def _pin(row: dict[str, Any], own: PartyConfig) -> dict[str, Any]:

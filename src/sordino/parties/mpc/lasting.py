@@ -278,14 +278,15 @@ def _attempts(heard: list[dict[str, Any]], number: int) -> list[Any]:
 def opened(said: Iterable[str], threshold: int) -> bool | None:
     """Tell whether an answer may be open, from how far each of the others came in a run that is over.
 
-    It is for one who was *ready* and sent nothing. If ``threshold + 1`` were never ready, an honest one of
-    them was not, and nobody honest sends before it heard that from all. If everybody sent nothing, nobody
-    honest did. In both cases those who lie have only their own ``threshold`` shares. None: not known yet.
+    It is for one who sent nothing, by its own files: one word of an opening, and an answer may be open.
+    If ``threshold + 1`` were never ready, an honest one of them was not, and nobody honest sends before it
+    heard that from all. If everybody sent nothing, nobody honest did. In both cases those who lie have only
+    their own ``threshold`` shares. None: not known yet.
     """
     words = list(said)
-    if words.count("unready") > threshold or not {*words} - {"unready", "ready"}:
-        return False
-    return True if "opening" in words else None
+    if "opening" in words:
+        return True
+    return None if words.count("unready") <= threshold and {*words} - {"unready", "ready"} else False
 
 
 def parse(raw: bytes) -> dict[str, Any]:

@@ -317,14 +317,15 @@ class PartyRun:
                 raise
 
     def _end_booking(self, booked: Run, reason: str) -> None:
-        """Give a booking back if nobody heard that this member is ready to open; where others may have opened
-        an answer without it, leave it reserved until they say so (:meth:`_end_doubt`); else it stays spent.
+        """Give a booking back if nobody heard that this member is ready to open. Where others may have opened
+        an answer, or these files may be an old copy, it stays reserved until they say so
+        (:meth:`_end_doubt`); else it stays spent.
         """
         story = self._story
         if story.find("opening") or (self.plan.share.dropouts and story.find("kept")):
             self._transcript.write("spent", durable=True)
             booked.fail(reason)
-        elif story.find("ready"):
+        elif story.is_known_to_others:
             booked.pause()
         else:
             self._give_back(booked)

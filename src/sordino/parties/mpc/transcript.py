@@ -113,9 +113,15 @@ class Story:
         return "" if self.status == "unfinished" and not self.find("returned") else steps[0]
 
     @property
+    def is_known_to_others(self) -> bool:
+        """Whether others may know more: of one who was ready, or whose files may be an old copy put back."""
+        return bool(self.find("ready") or self.find("resumed"))
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether only the others know if an answer was opened, and nobody has asked them yet."""
-        return self.is_spent and self.sharing == "ready" and not self.find("spent")
+        is_over = self.sharing in ("unready", "ready") and not self.find("spent")
+        return self.is_spent and is_over and self.is_known_to_others
 
     @property
     def releases(self) -> int:
@@ -156,9 +162,11 @@ def read_transcript(path: Path) -> Story:
 def compare(stories: Sequence[Story]) -> int:
     """Check that transcripts of several parties tell the same story; return the number of releases.
 
-    A party that stopped earlier may know less, but nothing else.
+    A party that stopped earlier may know less, but nothing else; if answers were opened, only one who was
+    left behind can have its reservation back.
     """
     longest = max((story.shared() for story in stories), key=len)
+    releases = sum(line["kind"] == "release" for line in longest)
     for number, story in enumerate(stories, start=1):
         mine = story.shared()
         if mine != longest[: len(mine)]:
@@ -166,7 +174,12 @@ def compare(stories: Sequence[Story]) -> int:
         own, session = story.find("commitment"), story.find("session")
         if own and session and own["digest"] not in session["commitments"]:
             raise TranscriptError(f"Transcript {number} holds a commitment that the others never saw.")
-    return sum(line["kind"] == "release" for line in longest)
+        if story.find("returned") and releases and not any(other.find("dropped") for other in stories):
+            raise TranscriptError(
+                f"Transcript {number} gave its reservation back, and {releases} answer(s) of its plan were "
+                "opened: its ledger counts too little. Count the epsilon of the plan as spent there."
+            )
+    return releases
 
 
 def commitment(arrays: Sequence[Any], salt: bytes) -> str:
