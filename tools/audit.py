@@ -6,6 +6,7 @@ python tools/audit.py --shard 1/4      every fourth row; --json FILE adds to wha
 python tools/audit.py --bars           the claims 1, 2 and 4 of docs/audit.md; --json FILE keeps them and what
                                        is there of attacks that were not made again (--draws 0, --fits 0)
 python tools/audit.py --twins 20       breaks the fits of tests/auditing/test_twins.py; --json FILE keeps them
+python tools/audit.py --keep FILE      keeps the rows of this file; those that it lacks stay, with their day
 python tools/audit.py --page           writes what was kept into docs/audit.md and docs/audit-rows.md
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import inspect
 import json
 import sys
@@ -193,20 +195,25 @@ def rows_page() -> str:
         "Made by `make audit` with `--json FILE`, then `python tools/audit.py --keep FILE --page`: "
         f"{len(kept)} rows, {refuted} refuted. Claimed and demonstrated epsilon, the power of the best "
         "attack against half the noise, how near the exact answers of the worst neighbours came to a "
-        "sensitivity, and seconds of CPU for all of it, of which a replay is most. "
+        "sensitivity, seconds of CPU for all of it, of which a replay is most, and the day of the row. "
         "[How we attack ourselves](audit.md) says how.\n"
     )
     lines = [
         "# Everything that is attacked\n",
         words,
-        "| subject | claimed | shown | power | nearest | CPU, s | verdict |",
-        "|---|---|---|---|---|---|---|",
+        "| subject | claimed | shown | power | nearest | CPU, s | verdict | made on |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, one in sorted(kept.items()):
         numbers = (f"{one[key]:.2f}" for key in ("claimed", "shown", "power", "nearest", "cpu"))
         words = "**refuted**" if one["refuted"] else "holds"
-        lines.append(f"| {name} | {' | '.join(numbers)} | {words} |")
+        lines.append(f"| {name} | {' | '.join(numbers)} | {words} | {one['made']} |")
     return "\n".join(lines) + "\n"
+
+
+def known_rows() -> set[str]:
+    """Return the names of all rows that there are now."""
+    return {f"{row.name}, {relation}" for row, relation in rows(2.0)}
 
 
 def compact(one: dict[str, Any]) -> dict[str, Any]:
@@ -218,6 +225,7 @@ def compact(one: dict[str, Any]) -> dict[str, Any]:
         "nearest": max(one["nearest"].values(), default=0.0),
         "cpu": one["cpu"],
         "refuted": one["refuted"],
+        "made": datetime.date.today().isoformat(),
     }
 
 
@@ -239,7 +247,9 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = options.parse_args(arguments)
     if chosen.keep:
         made = {name: compact(one) for name, one in json.loads(chosen.keep.read_text("utf-8")).items()}
-        ROWS_KEPT.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+        kept = json.loads(ROWS_KEPT.read_text("utf-8"))  # rows of earlier runs stay, with their dates
+        kept = {**{name: one for name, one in kept.items() if name in known_rows()}, **made}
+        ROWS_KEPT.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     if chosen.page:
         PAGE.write_text(twins_page(page(PAGE.read_text("utf-8"))), "utf-8")
         ROWS.write_text(rows_page(), "utf-8")

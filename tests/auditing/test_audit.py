@@ -6,6 +6,7 @@ The proofs: docs/proofs.md.
 import importlib
 import itertools
 import json
+import re
 import runpy
 import threading
 from functools import cache
@@ -453,6 +454,9 @@ def test_the_page_of_a_fit_says_how_it_was_attacked_without_its_records():
     assert "How this was attacked" in page
     assert "made-up records" in page
     assert "The claim was refuted" not in page
+    assert "demonstrated epsilon" not in page  # a replay demonstrates none: no empty column, no empty drawing
+    assert "Attacks below the claim" not in page
+    assert page.count(re.search(r"lets it win ([0-9.]+ %)", page)[1]) >= 2  # as at the head
 
 
 def test_the_command_attacks_a_file_and_says_that_its_answer_is_not_private(tmp_path):
@@ -512,6 +516,7 @@ def test_the_page_on_audits_has_the_bars_and_the_twins_that_were_kept():
     text = (root / "docs" / "audit.md").read_text("utf-8")
     assert tool["page"](text) == text
     assert tool["twins_page"](text) == text
+    assert tool["rows_page"]() == tool["ROWS"].read_text("utf-8")
     kept = json.loads(tool["TWINS_KEPT"].read_text("utf-8"))
     assert set(kept) == set(tool["twins"]())
     assert all(row["caught"] == row["rounds"] for row in kept.values())

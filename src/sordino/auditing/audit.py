@@ -32,7 +32,9 @@ from sordino.values import at_most
 NOT_PRIVATE = (
     "This audit read the records without noise: its result is NOT private. It is for whoever holds them."
 )
-MADE_UP = "Attacked on made-up records: nothing here depends on yours, so it may be shown to anybody."
+MADE_UP = (
+    "A fit of this kind was attacked on made-up records: nothing here depends on yours; anybody may see it."
+)
 ALARM = 1e-5
 """The chance that one attack which draws calls a claim refuted that holds; lower bounds have their own."""
 
@@ -139,21 +141,25 @@ class Audit:
         return "\n".join([head, *lines, f"  {self.warning}"])
 
     def to_html(self) -> str:
-        """Return a section for a page: a table of the attacks."""
-        rows = "".join(
-            f"<tr><td>{escape(a.name)}</td><td>{escape(a.words)}</td>"
-            f"<td>{'' if a.epsilon is None else f'{a.epsilon:.3g}'}</td>"
-            f"<td>{'' if a.power is None else f'{a.power:.2f}'}</td></tr>"
-            for a in self.attacks
-        )
+        """Return a section for a page: a table of the attacks, and a drawing where some guessed."""
+        columns = {
+            "attack": [a.name for a in self.attacks],
+            "what it found": [escape(a.words) for a in self.attacks],
+            "demonstrated epsilon": ["" if a.epsilon is None else f"{a.epsilon:.3g}" for a in self.attacks],
+            "power at half the noise": ["" if a.power is None else f"{a.power:.2f}" for a in self.attacks],
+        }
+        shown = {title: cells for title, cells in columns.items() if any(cells)}
+        lines = [f"<td>{'</td><td>'.join(row)}</td>" for row in zip(*shown.values(), strict=True)]
         word = "The claim was refuted." if self.refuted else "No attack refuted the claim."
+        most = at_most(50 * (1 + self.advantage), 3)
         return (
-            f"<h2>How this was attacked</h2><p><strong>{word}</strong> Claimed: epsilon "
-            f"{at_most(self.epsilon)}; by the plan's own trade-off no guess wins more than "
-            f"{50 * (1 + self.advantage):.1f} % at even odds. {self.warning}</p>"
-            "<div class='scroll'><table><thead><tr><th>attack</th><th>found</th>"
-            "<th>demonstrated epsilon</th><th>power at half the noise</th></tr></thead><tbody>"
-            f"{rows}</tbody></table></div>{self.to_svg()}"
+            f"<h2>How this was attacked</h2><p><strong>{word}</strong> An attack tries to find out, from all "
+            f"that a fit asks, hears and leaves behind, whether one {self.unit} was in the data. The claim, "
+            f"epsilon {at_most(self.epsilon)}, lets it win {most} % of even bets at most. {self.warning} An "
+            "attack that finds nothing proves nothing: the guarantee rests on proofs, and attacks look for "
+            "mistakes in the program.</p><div class='scroll'><table><thead>"
+            f"<tr><th>{'</th><th>'.join(shown)}</th></tr></thead><tbody><tr>{'</tr><tr>'.join(lines)}</tr>"
+            f"</tbody></table></div>{self.to_svg() if any(a.rates for a in self.attacks) else ''}"
         )
 
     def to_svg(self) -> str:
@@ -203,7 +209,7 @@ def audit(
         be shown to anybody.
     groups : who owns each record, where a person is protected; a schema takes them from the table.
     claim : the report that is attacked; None takes the one that the fit returns.
-    seconds : for the search of the worst neighbour, and again for each attack that draws.
+    seconds : of processor time, for the search of the worst neighbour and again for each attack that draws.
     draws : transcripts of the likelihood ratio attack on each neighbour, at most; 0 only replays.
     fits : whole fits on each neighbour for the attacks on outputs; 0 leaves them out.
     canaries : records of one fit of an estimator, each in it with chance 1/2, that are guessed from what it
@@ -352,7 +358,7 @@ class _Auditor:
 
     def _replay(self, count: int) -> Iterator[Attack]:
         """Record and replay on hostile neighbours, climb from the worst, and count what was asked."""
-        end, unit = time.monotonic() + self.seconds, self.records.widest
+        end, unit = time.process_time() + self.seconds, self.records.widest
         if isinstance(self.fit, BaseEstimator) and "epsilon" in self.fit.get_params(deep=False):
             play(self.runner(self.records, epsilon=10.0 * self.fit.get_params()["epsilon"]))  # fills caches
         self.verdict = Verdict(play(self.runner(self.records)), [], {})
@@ -364,7 +370,7 @@ class _Auditor:
                 if count < 2 or self.seconds > 0:
                     self._try_canary(records, name, canary if tried else None, unit)
         for number in range(12):
-            if time.monotonic() > end or self.best is None:
+            if time.process_time() > end or self.best is None:
                 break
             turned = self.records.turned(self.best, number)
             self._try_canary(self.records, f"climbing, step {number + 1}", turned, unit)
@@ -374,8 +380,11 @@ class _Auditor:
             yield Attack("replay", f"found {kinds}: {'; '.join(map(str, self.verdict.leaks[:3]))}", True)
             return
         near = max(self.verdict.nearest.values(), default=0.0)
-        words = f"{len(self.verdict.recording.questions)} questions; neighbours differ in exact answers only"
-        yield Attack("replay", f"{words}, by at most {near:.4g} of their sensitivities", False)
+        words = (
+            f"{len(self.verdict.recording.questions)} questions were asked again on data that differ in one "
+        )
+        words += f"{self.report.unit}: only exact answers changed, by {100 * near:.4g} % of what their noise "
+        yield Attack("replay", words + "is made to hide, at most", False)
 
     def _try_canary(self, records: Records, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
         """Put a canary in, replay on its neighbour, and keep the pair whose answers are furthest apart."""
@@ -430,9 +439,9 @@ class _Auditor:
 
     def _noise(self, count: int) -> Iterator[Attack]:
         """Look at the residuals of real fits: their scale, and whether some come twice."""
-        end = time.monotonic() + self.seconds / 4
+        end = time.process_time() + self.seconds / 4
         runs: list[Recording] = []
-        while len(runs) < 8 and (time.monotonic() < end or len(runs) < 2):
+        while len(runs) < 8 and (time.process_time() < end or len(runs) < 2):
             runs.append(play(self.runner(self.records), seed=None))
         found = attacks.Scale.of(runs)
         low = found.wealth > -math.log(ALARM)
@@ -446,13 +455,13 @@ class _Auditor:
         """Tell transcripts on the worst neighbours apart by their likelihood ratios, and bet as they come."""
         if self.worst is None or not self._is_composed:
             return
-        pairs, noise, end = attacks.pairs_of(*self.worst), fresh_noise(), time.monotonic() + self.seconds
+        pairs, noise, end = attacks.pairs_of(*self.worst), fresh_noise(), time.process_time() + self.seconds
         if not pairs:
             yield Attack("white box", "no release has a likelihood that is known here", False)
             return
         bets, wealth, stopped = attacks.Bets(self.report.trade_off), 0.0, None
         seen: tuple[list[float], list[float]] = ([], [])
-        while len(seen[0]) < draws and (time.monotonic() < end or not seen[0]):
+        while len(seen[0]) < draws and (time.process_time() < end or not seen[0]):
             count = min(max(attacks.FIRST, len(seen[0])), attacks.ROUND, draws - len(seen[0]))
             ours, theirs = attacks.transcripts(pairs, noise, count)
             seen[0].extend(ours)

@@ -110,15 +110,17 @@ class Records:
         return (FAR * np.where(np.abs(waves) > (number % 3) / 3, waves, 0.0), *canary[1:])
 
 
-def crowds(model: Any, count: int = 200) -> Iterator[Records]:
+def crowds(model: Any) -> Iterator[Records]:
     """Yield records for an estimator: waves with a crowd that pulls all one way, then waves alone.
 
     A record against the crowd is the worst one for most losses: its residual stays large. A solver that asks
-    what its first answers make worth asking asks most where nothing is extreme.
+    what its first answers make worth asking asks most where nothing is extreme. Components are found in a
+    ball that is released first: with few records, its noise is most of what a canary would show.
     """
     if not hasattr(model, "fit") or getattr(model, "schema", None) is not None:
         raise AuditError("Expected data: records are made up for estimators of arrays only.")
     columns, labels = getattr(model, "n_features_in_", 5), _labels(model)
+    count = 2000 if hasattr(model, "n_components") else 200
     waves = np.cos(np.outer(np.arange(1, count + 1), np.arange(1, columns + 1)) * 1.618)
     for many in (np.arange(count) > count // 10, np.zeros(count, dtype=bool)):
         rows = waves.copy()
@@ -136,14 +138,14 @@ def silence(records: Records, canary: tuple[Any, ...]) -> Records:
 
 
 def lift(records: Records, canary: tuple[Any, ...]) -> Records:
-    """Return a record at odds with a tenth of the others, all on one axis; the rest say nothing.
+    """Return a record at odds with twenty others, all on one axis; the rest say nothing.
 
     They keep the axis among those that a solver selects, and bend the loss little, so that what the record
     adds to each step adds up in the last one.
     """
     axis, ends = FAR * np.eye(len(canary[0]))[0], [ends_of(part) for part in records.parts[1:]]
     made = silence(records, (axis, *(low for low, _ in ends)))
-    for unit in range(1, 1 + len(made.parts[0]) // 10):
+    for unit in range(1, 21):
         made = made.changed(unit, (axis, *(high for _, high in ends)))
     return made
 
