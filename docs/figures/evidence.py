@@ -19,8 +19,8 @@ from sordino.literature.reproduce.tables import KINDS, count_kinds
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, KEPT = ROOT / "docs" / "evidence.md", ROOT / "benchmarks" / "results"
 MARKS = ("counts", "referee")
-# Rows of docs/figures/verdicts.py by paper. Those whose epsilon neighbouring data sets attain are shown as
-# demonstrated; the others have an upper bound only, or an example of their own.
+# Rows of docs/figures/verdicts.py by paper. Those whose epsilon the dominating pair of data sets attains have
+# a mark of their own; the others have an upper bound only, or an example of their own.
 PAPERS = {
     "liang": ("Liang et al.", ("DP-SGD-HT", "DP-SCSG-HT", "DP-SVRG-HT")),
     "shang": ("Shang et al.", ("DP-SPCA", "DP-VRPCA", "Analyze-Gauss", "MOD-SULQ", "PPI", "Wishart")),
@@ -35,18 +35,20 @@ def counts() -> str:
     """Return the table of verdicts."""
     titles = ["table or figure", "published", *KINDS]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    total = dict.fromkeys(KINDS, 0)
+    total = {name: dict.fromkeys(KINDS, 0) for name in ("printed numbers", "orders of curves", "all")}
     for name in sorted(TABLES):
         path = KEPT / "reproduced" / f"{name}.json"
         if not path.exists():
             lines.append(f"| `{name}`: nothing is kept |" + " |" * (len(KINDS) + 1))
             continue
         quick = json.loads(path.read_text("utf-8"))["settings"]["quick"]
-        found = count_kinds(verdicts(name, path.parent, quick=quick))
-        total = {kind: total[kind] + count for kind, count in found.items()}
-        source = table_named(name, quick).source
-        lines.append(_count_line(f"`{name}`: {source}", found))
-    return "\n".join([*lines, _count_line("**all**", total)])
+        table, found = table_named(name, quick), verdicts(name, path.parent, quick=quick)
+        curves = {f"{row.group}/{row.epsilon:g}" for row in table.rows if row.published is None}
+        for key, one in found.items():
+            for part in ("orders of curves" if key in curves else "printed numbers", "all"):
+                total[part][one.kind] += 1
+        lines.append(_count_line(f"`{name}`: {table.source}", count_kinds(found)))
+    return "\n".join([*lines, *(_count_line(f"**{part}**", found) for part, found in total.items())])
 
 
 def _count_line(name: str, found: dict[str, int]) -> str:
@@ -82,19 +84,22 @@ def draw(known: list[Any]) -> Iterator[Path]:
     from matplotlib.figure import Figure
 
     mpl.rcParams["svg.hashsalt"] = "sordino"
+    audit = json.loads((KEPT / "papers_audit.json").read_text("utf-8"))
+    shown = {(one["algorithm"], one["setting"], one["claimed"]): one["shown"] for one in audit}
     for name, (title, algorithms) in PAPERS.items():
         found = [row for row in known if row.algorithm.startswith(algorithms)]
         drawing = Figure(figsize=(7.5, 1.3 + 0.32 * len(found)), layout="constrained")
         axis = drawing.subplots()
         for place, row in enumerate(reversed(found)):
-            _draw_row(axis, place, row)
+            _draw_row(axis, place, row, float(shown[row.algorithm, row.setting, row.epsilon] or 0.0))
         axis.set_yticks(range(len(found)), [f"{row.algorithm}: {row.setting}" for row in reversed(found)])
         axis.set(xscale="log", xlabel="epsilon", xlim=(1e-3, 1e5), title=title)
         for marker, colour, words in (
             ("|", "k", "claimed"),
             ("o", "C0", "certified, add-remove"),
             ("s", "C3", "certified, replace-one"),
-            ("*", "C2", "demonstrated"),
+            ("x", "C1", "attained by the dominating pair (theory)"),
+            ("*", "C2", "demonstrated by the audit, at least"),
         ):
             axis.plot([], [], marker, color=colour, label=words)
         axis.legend(fontsize=7, loc="lower right")
@@ -103,9 +108,11 @@ def draw(known: list[Any]) -> Iterator[Path]:
         yield path
 
 
-def _draw_row(axis: Any, place: int, row: Any) -> None:
-    """Draw one algorithm; no bound is drawn at the right edge."""
+def _draw_row(axis: Any, place: int, row: Any, shown: float) -> None:
+    """Draw one algorithm; no bound is drawn at the right edge, an audit that shows nothing not at all."""
     edge = 6e4
+    if shown > 0:
+        axis.plot([min(shown, edge)], [place], "*", color="C2", markersize=7)
     axis.plot([row.epsilon], [place], "|", color="k", markersize=14)
     for value, style in ((row.add, "C0o"), (row.replace, "C3s")):
         if value is not None:
@@ -113,7 +120,7 @@ def _draw_row(axis: Any, place: int, row: Any) -> None:
     if not row.algorithm.startswith(UPPER_BOUNDS):
         worst = max(value for value in (row.add, row.replace) if value is not None)
         at = edge if math.isinf(worst) else max(worst, 1.2e-3)
-        axis.plot([at], [place], "*", color="C2", markersize=4)
+        axis.plot([at], [place], "x", color="C1", markersize=4)
 
 
 def page(text: str) -> str:

@@ -99,8 +99,11 @@ def defaults() -> Iterator[Line]:
     data = kept("defaults.json")
     for solver in dict.fromkeys(cell["solver"] for cell in data["cells"]):
         cells = [cell for cell in data["cells"] if cell["solver"] == solver]
-        number = ", ".join(f"{c['set']} at {c['epsilon']:g}: {c['ratio']:.2f}" for c in cells)
-        claim = f"`{solver}` with nothing set: loss over that of the best setting found"
+        number = ", ".join(
+            f"{c['set']} at {c['epsilon']:g}: {c['ratio']:.2f}{'' if c['setting'] else ' (itself)'}"
+            for c in cells
+        )
+        claim = f"`{solver}` with nothing set: loss over that of the best setting found (itself: nothing set)"
         yield claim, number, data["about"]["command"], data["about"]["date"]
 
 

@@ -10,12 +10,14 @@ import pytest
 from sordino.literature.reproduce.tables import (
     BY_DEFAULT,
     BY_METHOD,
+    BY_PRINTED,
     MISSED,
     MODES,
     NOT_REPRODUCIBLE,
     NOT_RUN,
     NOTHING,
     REPRODUCED,
+    UNJUDGED,
     Cell,
     Row,
     Table,
@@ -42,44 +44,86 @@ def judged(of: Table, one: Row, **cells) -> Verdict:
 
 
 def test_a_smaller_loss_is_counted_for_the_method_before_our_default():
-    both = judged(table(), row(0.3), sound=Cell((0.2,)), default=Cell((0.1,)))
+    both = judged(table(), row(0.3), sound=Cell((0.2, 0.2)), default=Cell((0.1,)))
     assert both.kind == BY_METHOD
     ours = judged(table(), row(0.3), sound=Cell((0.9,)), default=Cell((0.2,)))
     assert ours == Verdict(BY_DEFAULT, "the method reaches 0.9 for 0.3 printed")
 
 
 def test_a_higher_score_is_better_where_the_table_says_so():
-    assert judged(table("higher"), row(80.0), sound=Cell((85.0,))).kind == BY_METHOD
+    assert judged(table("higher"), row(80.0), sound=Cell((85.0, 84.0))).kind == BY_METHOD
     assert judged(table("higher"), row(80.0), sound=Cell((70.0,))).kind == MISSED
 
 
+def test_one_run_beats_nothing():
+    assert judged(table(), row(0.3), sound=Cell((0.1,))).kind == REPRODUCED
+    assert judged(table(), row(0.3), sound=Cell((0.1, 0.1))).kind == BY_METHOD
+
+
 def test_the_room_is_a_tenth_of_the_printed_spread_and_noise_earns_none():
-    rows = (row(0.3), row(0.5))
-    assert judged(table(rows=rows), rows[0], sound=Cell((0.319,))).kind == REPRODUCED
-    assert judged(table(rows=rows), rows[0], sound=Cell((0.321,))).kind == MISSED
+    rows = (row(0.3), row(0.4))
+    assert judged(table(rows=rows), rows[0], sound=Cell((0.309,))).kind == REPRODUCED
+    assert judged(table(rows=rows), rows[0], sound=Cell((0.311,))).kind == MISSED
     noisy = Cell((0.30, 0.38))  # mean .34, standard error .04: within two errors, and a miss
     assert judged(table(rows=rows), rows[0], sound=noisy).kind == MISSED
     lucky = Cell((0.15, 0.35))  # mean .25, standard error .1: not surely better
     assert judged(table(rows=rows), rows[0], sound=lucky).kind == REPRODUCED
 
 
-def test_a_slope_is_judged_from_both_sides():
-    steep = table(tolerance=0.15, two_sided=True)
+def test_the_room_is_at_most_a_twentieth_of_the_number():
+    rows = (row(0.3), row(3.0))
+    assert judged(table(rows=rows), rows[0], sound=Cell((0.314,))).kind == REPRODUCED
+    assert judged(table(rows=rows), rows[0], sound=Cell((0.316,))).kind == MISSED
+
+
+def test_a_slope_is_judged_from_both_sides_by_its_tolerance_alone():
+    steep = table(tolerance=0.15, two_sided=True, rows=(row(-0.5), row(1.5)))
     assert judged(steep, row(-0.5), sound=Cell((-0.6,))).kind == REPRODUCED
     assert judged(steep, row(-0.5), sound=Cell((-0.7,))).kind == MISSED
     assert judged(steep, row(-0.5), sound=Cell((-0.3,))).kind == MISSED
 
 
-def test_a_miss_is_not_reproducible_where_the_printed_noise_shows_it():
-    paper = Cell((0.1,), {"add-remove": 3.0, "replace-one": 7.0})
+def test_drawn_noise_is_compared_within_a_share_from_both_sides():
+    drawn = table(share=0.07, two_sided=True)
+    assert judged(drawn, row(0.5), sound=Cell((0.47,))).kind == REPRODUCED
+    assert judged(drawn, row(0.5), sound=Cell((0.46,))).kind == MISSED
+
+
+def test_a_miss_is_not_reproducible_where_the_printed_noise_misses_too():
+    behind = judged(table(), row(0.3), paper=Cell((0.8,), {"add-remove": 0.5}), sound=Cell((0.9,)))
+    assert behind.kind == NOT_REPRODUCIBLE
+    assert behind.words.endswith("the printed noise itself reaches 0.8 here")
+    paper = Cell((0.8,), {"add-remove": 3.0, "replace-one": 7.0})
     said = judged(table(), row(0.3), paper=paper, sound=Cell((0.9,)), plain=Cell((0.2,)))
     assert said.kind == NOT_REPRODUCIBLE
     assert "certifies 7, not 1" in said.words
-    behind = judged(table(), row(0.3), paper=Cell((0.8,), {"add-remove": 0.5}), sound=Cell((0.9,)))
-    assert behind.words.endswith("the printed noise itself reaches 0.8 here")
-    assert (
-        judged(table(), row(0.3), paper=Cell((0.2,), {"add-remove": 0.5}), sound=Cell((0.9,))).kind == MISSED
+
+
+def test_what_the_printed_noise_alone_reaches_is_counted_apart_with_its_certificate():
+    paper = Cell((0.1,), {"add-remove": 3.0, "replace-one": 7.0})
+    said = judged(table(), row(0.3), paper=paper, sound=Cell((0.9,)))
+    assert said == Verdict(
+        BY_PRINTED, "the method reaches 0.9 for 0.3 printed; the printed noise certifies 7, not 1"
     )
+    kept = Cell((0.1,), {"add-remove": 0.5})  # noise that keeps the claim: the miss is ours
+    assert judged(table(), row(0.3), paper=kept, sound=Cell((0.9,))).kind == MISSED
+    assert judged(table(), row(0.3), paper=paper, sound=Cell((0.9,)), default=Cell((0.2,))).kind == BY_DEFAULT
+
+
+def test_a_miss_may_be_ours_on_a_stand_in_and_where_no_privacy_misses_too():
+    paper = Cell((0.8,), {"add-remove": 3.0})
+    plain = judged(table(), row(0.3), paper=paper, sound=Cell((0.9,)), plain=Cell((0.5,)))
+    assert plain.kind == MISSED
+    stand_in = table(likeness="stand-in")
+    said = judged(stand_in, row(0.3, plain=0.2), paper=paper, sound=Cell((0.9,)), plain=Cell((0.2,)))
+    assert said.kind == MISSED
+    assert "itself reaches" not in said.words  # its settings are ours
+
+
+def test_another_protocol_is_not_judged():
+    other = table(likeness="another protocol")
+    assert judged(other, row(0.3), default=Cell((0.1,))) == Verdict(UNJUDGED, "another protocol")
+    assert judged(other, row(0.3)).kind == NOT_RUN
 
 
 def test_a_miss_says_what_can_be_had_without_privacy():
@@ -89,7 +133,7 @@ def test_a_miss_says_what_can_be_had_without_privacy():
 
 def test_on_a_stand_in_the_ratio_to_the_plain_model_is_compared():
     stand_in, one = table(likeness="stand-in"), row(0.3, plain=0.2)  # published: 1.5 times the plain loss
-    assert judged(stand_in, one, sound=Cell((3.0,)), plain=Cell((2.9,))).kind == BY_METHOD
+    assert judged(stand_in, one, sound=Cell((3.0, 3.0)), plain=Cell((2.9,))).kind == BY_METHOD
     missed = judged(stand_in, one, sound=Cell((9.0,)), plain=Cell((3.0,)))
     assert missed == Verdict(MISSED, "the method reaches 3 times the model without privacy for 1.5 printed")
     assert judged(stand_in, row(0.3), sound=Cell((3.0,)), plain=Cell((2.9,))).kind == NOT_RUN
@@ -97,7 +141,7 @@ def test_on_a_stand_in_the_ratio_to_the_plain_model_is_compared():
 
 def test_on_other_rows_of_the_set_number_and_ratio_have_to_hold():
     like, one = table(likeness="like"), row(0.3, plain=0.2)
-    assert judged(like, one, sound=Cell((0.2,)), plain=Cell((0.15,))).kind == BY_METHOD
+    assert judged(like, one, sound=Cell((0.2, 0.2)), plain=Cell((0.15,))).kind == BY_METHOD
     small_number = judged(like, one, sound=Cell((0.2,)), plain=Cell((0.1,)))
     assert small_number.kind == MISSED
     assert "0.2 for 0.3, and 2 times the model without privacy for 1.5 printed" in small_number.words
@@ -138,6 +182,19 @@ def test_an_order_of_curves_is_counted_once():
     assert curves((0.1, 0.2, 0.3, 0.05))["set/1"].kind == REPRODUCED  # no figure draws d
 
 
+def test_an_order_that_only_the_printed_noise_lifts_above_nothing_is_counted_for_it():
+    printed = (Cell((0.5,), {"add-remove": 9.0}), Cell((0.9,), {"add-remove": 9.0}))
+    rows = (row(None, "a"), row(None, "b"))
+    made = [
+        (one, {"paper": paper, "sound": Cell((1.1,)), "default": "", "plain": ""})
+        for one, paper in zip(rows, printed)
+    ]
+    drawn = table(order=(("a",), ("b",)), trivial={"set": 1.0})
+    assert verdict(drawn, rows[0], made).kind == BY_PRINTED
+    swapped = [(one, {**cells, "paper": p}) for (one, cells), p in zip(made, reversed(printed))]
+    assert verdict(drawn, rows[0], swapped).kind == MISSED
+
+
 def test_an_order_among_models_that_predict_nothing_is_none():
     assert curves((0.995, 1.2), trivial=1.0)["set/1"].words.startswith("no curve is better than a model that")
     assert curves((0.7, 1.2), trivial=1.0)["set/1"].kind == REPRODUCED
@@ -154,11 +211,15 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
     ]
     made = list(zip((one, other), cells))
     assert str(verdict(drawn, one, made)) == (
-        "not reproducible: here the order is b 0.2, a 0.4; the printed schedule with the printed noise, "
-        "which certifies up to 9, shows it: a 0.1, b 0.3; our default reaches 0.15"
+        "by the printed noise only: here the order is b 0.2, a 0.4; the printed schedule with the printed "
+        "noise shows it: a 0.1 (certified: 9), b 0.3 (certified: 0.1); our default reaches 0.15"
     )
     claimed = [{**c, "paper": Cell(p.values, {"add-remove": 0.5})} for c, p in zip(cells, printed)]
     assert verdict(drawn, one, list(zip((one, other), claimed))).kind == MISSED
+    rival = [{**c, "paper": Cell(p.values, {"add-remove": e})} for c, p, e in zip(cells, printed, (0.5, 9.0))]
+    assert (
+        verdict(drawn, one, list(zip((one, other), rival))).kind == MISSED
+    )  # b's noise is the one too small
     swapped = [{**c, "paper": p} for c, p in zip(cells, reversed(printed))]
     assert verdict(drawn, one, list(zip((one, other), swapped))).kind == NOT_REPRODUCIBLE
 
@@ -199,5 +260,4 @@ def test_the_standard_error_is_that_of_the_mean():
 def test_noise_that_certifies_nothing_is_said_in_words():
     paper = Cell((0.1,), {"add-remove": math.inf})
     assert "certifies nothing, not 1" in judged(table(), row(0.3), paper=paper, sound=Cell((0.9,))).words
-    found = curves((0.2, 0.1), paper=paper)["set/1"]
-    assert "certifies nothing for some of them" in found.words
+    assert "a 0.1 (certified: no bound)" in curves((0.2, 0.1), paper=paper)["set/1"].words

@@ -205,12 +205,14 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
         "Local Grad P": (Gradients(CLIP, 100, 1.0, spread), False, DELTA),
         "Rajkumar, Agarwal": (Gradients(CLIP, 100, 1.0, pure=True), False, DELTA),
     }
-    told = _settings_of(which)
-    return {m: tables.Runs(f"{name}/{parties}/{m}", partial(once, *how), told) for m, how in made.items()}
+    told = {
+        m: _settings_of(which, 100 if isinstance(how[0], Gradients) else STEPS) for m, how in made.items()
+    }
+    return {m: tables.Runs(f"{name}/{parties}/{m}", partial(once, *made[m]), told[m]) for m in made}
 
 
-def _settings_of(which: int) -> dict[str, Any]:
-    return {"steps": STEPS, "ridge": RIDGE, "clip": CLIP, "judged": ("gap", "accuracy")[which]}
+def _settings_of(which: int, steps: int = STEPS) -> dict[str, Any]:
+    return {"steps": steps, "ridge": RIDGE, "clip": CLIP, "judged": ("gap", "accuracy")[which]}
 
 
 PURE = 1e-12  # calibration wants a delta; a pure event needs none of it

@@ -26,7 +26,7 @@ from sordino.runs import Ask, Promise
 # What one run yields: "value", and in paper mode the epsilon that the printed noise certifies, by relation;
 # kept with its "seed".
 Outcome = Mapping[str, float]
-Likeness = Literal["same", "like", "stand-in"]
+Likeness = Literal["same", "like", "stand-in", "another protocol"]
 RowCells = Mapping[str, "Runs | str"]
 MODES = ("paper", "sound", "default", "plain")
 Cells = Mapping[str, "Cell | str"]
@@ -91,14 +91,14 @@ class Table:
     better : whether a smaller or a larger number is better.
     data : what ours were measured on.
     likeness : the paper's set, other rows of it ("like": judged by number *and* by the ratio to the model
-        without privacy), or another set (judged by that ratio alone).
+        without privacy), another set (judged by that ratio alone), or another protocol (not judged).
     settings : what was chosen here because the paper does not print it.
-    tolerance : how far ours may be from a published number, if that is more than a tenth of the spread of the
-        numbers printed beside it.
-    share : the same as a share of the number, for one of which only the order of magnitude is printed.
+    tolerance : how far ours may be from a published number of a two-sided table.
+    share : the same as a share of the number, for one of which only the order of magnitude is printed, or a
+        standard error.
     order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown.
     trivial : by group, what a model that predicts nothing reaches; an order among such models is none.
-    two_sided : whether a number on the good side is as wrong as one on the other (slopes of proven rates).
+    two_sided : whether a number on the good side is as wrong as one on the other (slopes, drawn noise).
     """
 
     name: str
@@ -196,9 +196,9 @@ def cell_of(outcomes: Sequence[Mapping[str, Any]]) -> Cell:
 # ------------------------------------------------------------- Verdicts: what became of a published number
 
 REPRODUCED, BY_METHOD, BY_DEFAULT = "reproduced", "beaten by the method", "by our default only"
-NOT_REPRODUCIBLE, MISSED, NOT_RUN = "not reproducible", "missed", "not run"
-NOTHING = "printed number of a model that predicts nothing"
-KINDS = (REPRODUCED, BY_METHOD, BY_DEFAULT, NOT_REPRODUCIBLE, MISSED, NOTHING, NOT_RUN)
+BY_PRINTED, NOT_REPRODUCIBLE, MISSED = "by the printed noise only", "not reproducible", "missed"
+NOTHING, UNJUDGED, NOT_RUN = "printed number of a model that predicts nothing", "not judged", "not run"
+KINDS = (REPRODUCED, BY_METHOD, BY_DEFAULT, BY_PRINTED, NOT_REPRODUCIBLE, MISSED, NOTHING, UNJUDGED, NOT_RUN)
 
 
 @dataclass(frozen=True)
@@ -233,13 +233,15 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
     """Say what became of a published number.
 
     The method of the row comes first, at the claimed epsilon with sound noise; our default makes up for it,
-    and is counted apart. A miss is "not reproducible" where the printed noise misses the number here too, or
-    does not certify the claim.
+    and is counted apart. What only the printed noise reaches, which certifies more than the claim, is counted
+    apart too. A miss is "not reproducible" where the printed noise misses the number here as well.
     """
     cells = next(cells for other, cells in made if other is row)
     ways = {mode: cell for mode in ("sound", "default") if (cell := _finite(cells[mode])) is not None}
     if not ways:
         return Verdict(NOT_RUN, next((c for c in map(cells.get, MODES[1:]) if isinstance(c, str)), ""))
+    if table.likeness == "another protocol":
+        return Verdict(UNJUDGED, table.likeness)
     if row.published is None:
         return _order(table, row, made)
     if not _beats_nothing(table, row, Cell((row.published,))):
@@ -255,11 +257,9 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
         return Verdict(BY_DEFAULT, _reach_words(table, row, cells, ways.get("sound")))
     if "sound" not in ways:
         return Verdict(NOT_RUN, f"{_reach_words(table, row, cells, None)}, and our default misses the number")
-    words = [_reach_words(table, row, cells, ways["sound"])]
-    reasons = list(_why(table, row, cells))
-    certified = any("certifies" in reason for reason in reasons)
-    kind = NOT_REPRODUCIBLE if certified or (reasons and table.likeness != "stand-in") else MISSED
-    return Verdict(kind, "; ".join([*words, *reasons, *_without(table, row, cells)]))
+    kind, reasons = _by_printed(table, row, cells)
+    words = [_reach_words(table, row, cells, ways["sound"]), *reasons, *_without(table, row, cells)]
+    return Verdict(kind, "; ".join(words))
 
 
 def _finite(cell: Cell | str) -> Cell | None:
@@ -283,17 +283,21 @@ def reference(table: Table, cells: Cells) -> Cell | None:
 
 
 def _standing(table: Table, row: Row, cells: Cells, cell: Cell) -> str | None:
-    """Return whether a number is beaten, reached or not; by number and ratio it is the worse of the two."""
+    """Return whether a number is beaten, reached or not; by number and ratio it is the worse of the two.
+
+    One run beats nothing: its standard error is not known.
+    """
     assert row.published is not None
     order, found = ("behind", "reached", "beaten"), []
+    size = abs(row.published)
     for ours, printed, _ in _units(table, row, cells):
         gain = table.gain(cell.mean / ours, row.published / printed)
-        least = max(0.1 * table.spread(row), table.share * abs(row.published))
-        room = max(least / printed, table.tolerance)
         if table.two_sided:
-            found.append(1 if abs(gain) <= room else 0)
-        else:
-            found.append(2 if gain > max(room, 2 * cell.error / ours) else int(gain >= -room))
+            found.append(int(abs(gain) <= max(table.tolerance, table.share * size)))
+            continue
+        room = max(min(0.1 * table.spread(row), 0.05 * size), table.share * size) / printed
+        beaten = len(cell.values) > 1 and gain > max(room, 2 * cell.error / ours)
+        found.append(2 if beaten else int(gain >= -room))
     return order[min(found)] if found else None
 
 
@@ -309,17 +313,25 @@ def _reach_words(table: Table, row: Row, cells: Cells, cell: Cell | None) -> str
     return f"the method reaches {', and '.join(said)} printed"
 
 
-def _why(table: Table, row: Row, cells: Cells) -> Iterator[str]:
-    """Yield what the printed noise shows: an epsilon that is not the claim, a number that is not reached."""
-    paper = cells["paper"]
+def _by_printed(table: Table, row: Row, cells: Cells) -> tuple[str, list[str]]:
+    """Return the kind of a miss, and what the printed noise shows: an epsilon, a number that is not reached.
+
+    A number that our model without privacy does not reach either may be missed by our protocol. So may one on
+    a stand-in, whose settings are ours.
+    """
+    paper, plain = cells["paper"], _finite(cells["plain"])
     if not isinstance(paper, Cell):
-        return
+        return MISSED, []
     worst = max(paper.certified.values(), default=0.0)
-    if worst > row.epsilon:
-        found = "nothing" if math.isinf(worst) else short(worst)
-        yield f"the printed noise certifies {found}, not {row.epsilon:g}"
-    if not math.isfinite(paper.mean) or _standing(table, row, cells, paper) == "behind":
-        yield f"the printed noise itself reaches {paper.mean:.4g} here"
+    found = "nothing" if math.isinf(worst) else short(worst)
+    said = [f"the printed noise certifies {found}, not {row.epsilon:g}"] if worst > row.epsilon else []
+    if math.isfinite(paper.mean) and _standing(table, row, cells, paper) != "behind":
+        return BY_PRINTED if said else MISSED, said
+    if table.likeness == "stand-in":
+        return MISSED, said
+    reachable = plain is None or _standing(table, row, cells, plain) != "behind"
+    said.append(f"the printed noise itself reaches {paper.mean:.4g} here")
+    return NOT_REPRODUCIBLE if reachable else MISSED, said
 
 
 def _without(table: Table, row: Row, cells: Cells) -> Iterator[str]:
@@ -337,34 +349,37 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
     here = _ranking_words(table, found)
     if len(found) < 2:
         return Verdict(NOT_RUN, f"of the curves there is only {here}")
+    kind, reasons = _behind(table, beside, found)
     if nothing is not None and not any(_beats_nothing(table, row, cell) for cell in found.values()):
         words = f"no curve is better than a model that predicts nothing ({nothing:.3g}): {here}"
-        return Verdict(MISSED, "; ".join([words, *_behind(table, beside, found)]))
-    if shown := _shows_order(table, row, found):
+        kind = kind if kind == BY_PRINTED else MISSED  # the settings are ours
+    elif shown := _shows_order(table, row, found):
         return Verdict(REPRODUCED, f"the order of the curves as far as they are apart, {here}")
-    words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
-    reasons = list(_behind(table, beside, found))
-    shown = any("does not show it" in reason or "which certifies" in reason for reason in reasons)
-    kind = NOT_REPRODUCIBLE if shown else MISSED
+    else:
+        words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
     return Verdict(kind, "; ".join([words, *reasons]))
 
 
-def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[str]:
-    """Yield what the printed noise shows, and our default where it beats all methods."""
-    printed, row = _methods(beside, "paper"), beside[0][0]
+def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str, list[str]]:
+    """Return the kind of an order that is not seen, what the printed noise shows, and our default if best."""
+    printed, row, kind, said = _methods(beside, "paper"), beside[0][0], MISSED, []
     if sum(bool(printed.keys() & group) for group in table.order) > 1:  # of one group alone there is no order
-        worst = max((v for cell in printed.values() for v in cell.certified.values()), default=0.0)
-        most = "nothing for some of them" if math.isinf(worst) else f"up to {short(worst)}"
-        beyond = f", which certifies {most}," if worst > row.epsilon else ""
-        shown = "shows it" if _shows_order(table, row, printed) else "does not show it either"
-        yield f"the printed schedule with the printed noise{beyond} {shown}: {_ranking_words(table, printed)}"
+        shown = bool(_shows_order(table, row, printed))
+        best = [
+            v for method in table.order[0] if method in printed for v in printed[method].certified.values()
+        ]
+        beyond = max(best, default=0.0) > row.epsilon  # noise of others that is too small helps them alone
+        kind = (BY_PRINTED if beyond else MISSED) if shown else NOT_REPRODUCIBLE
+        words = "shows it" if shown else "does not show it either"
+        said.append(f"the printed schedule with the printed noise {words}: {_ranking_words(table, printed)}")
     ours = _finite(beside[0][1]["default"])
     if (
         ours
         and _beats_nothing(table, row, ours)
         and all(table.gain(ours.mean, c.mean) >= 0 for c in found.values())
     ):
-        yield f"our default reaches {ours.mean:.3g}"
+        said.append(f"our default reaches {ours.mean:.3g}")
+    return kind, said
 
 
 def _methods(beside: Made, mode: str) -> dict[str, Cell]:
@@ -377,7 +392,10 @@ def _ranking(table: Table, found: Mapping[str, Cell]) -> list[str]:
 
 
 def _ranking_words(table: Table, found: Mapping[str, Cell]) -> str:
-    return ", ".join(f"{method} {found[method].mean:.3g}" for method in _ranking(table, found))
+    """Return methods from best to worst, each with its number and the epsilon that its noise certifies."""
+    cells = {method: found[method] for method in _ranking(table, found)}
+    worst = {m: f" (certified: {short(max(c.certified.values()))})" for m, c in cells.items() if c.certified}
+    return ", ".join(f"{m} {c.mean:.3g}{worst.get(m, '')}" for m, c in cells.items())
 
 
 def _beats_nothing(table: Table, row: Row, cell: Cell) -> bool:
@@ -473,6 +491,7 @@ def _line(table: Table, row: Row, cells: Cells, said: str) -> str:
         bold = ["**" if value is not None and value > row.epsilon else "" for value in found]
         known = ["no less" if value is None else short(value) for value in found]
         certified = " / ".join(f"{mark}{word}{mark}" for mark, word in zip(bold, known))
+        certified = certified if paper.certified else "not known"
     several = any(len(c.values) > 1 for c in cells.values() if isinstance(c, Cell))
     written = [_cell_words(cells[mode], several) for mode in MODES]
     if (best := reference(table, cells)) is not None and best is not cells["plain"]:
