@@ -15,7 +15,7 @@ from sordino.parties.mpc import control as party_daemon
 from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.plan import JointPlan, in_words
-from sordino.parties.mpc.transcript import TranscriptError
+from sordino.parties.mpc.transcript import Transcript, TranscriptError
 from sordino.parties.words import PlanRefusedError
 
 
@@ -153,6 +153,17 @@ def test_a_changed_decision_is_noticed(plan, tmp_path, monkeypatch):
         approvals.require(plan)
 
 
+def _rewrite(path, **facts):
+    """Replace facts of the decisions, and make their chain anew."""
+    lines = Approvals(path.parent).story.lines
+    path.unlink()
+    chain = Transcript(path)
+    for line in lines:
+        kept = {name: value for name, value in line.items() if name not in ("kind", "at", "previous")}
+        chain.write(line["kind"], **{**kept, **facts})
+    chain.close()
+
+
 def test_the_head_of_the_decisions_is_part_of_the_reservation(tmp_path):
     three = Consortium(tmp_path)
     codes, said = three.run()
@@ -163,6 +174,13 @@ def test_the_head_of_the_decisions_is_part_of_the_reservation(tmp_path):
     listed = CliRunner().invoke(main, ["party", "decisions", "--config", config])
     assert "approve" in listed.output
     assert JointPlan.load(three.plan_path).digest[:12] in listed.output
+    _rewrite(tmp_path / "north" / "state" / "decisions.jsonl", person="eve")  # with hashes that fit
+    changed = CliRunner().invoke(main, ["party", "decisions", "--config", config])
+    assert changed.exit_code == 1
+    assert "Reservation 1 on the ledger" in changed.output
+    assert "a line after line 0 was changed" in changed.output
+    (tmp_path / "north" / "state" / "decisions.jsonl").unlink()
+    assert CliRunner().invoke(main, ["party", "decisions", "--config", config]).exit_code == 1
     transcript = str(three.state(0) / "transcript.jsonl")
     check = ["party", "commitment", "--config", config, transcript]
     assert CliRunner().invoke(main, check).exit_code == 0

@@ -92,7 +92,8 @@ def test_a_plan_under_a_charter_runs_without_an_authority_while_a_certificate_is
     second = _signed(folder, _propose(folder, first, both))
     second.require_follows(first)
     assert second.text["version"] == 2
-    assert any("exchange certificates" in line for line in charter_in_words(second, first))
+    (new,) = [line for line in charter_in_words(second, first) if line.startswith("New: ")]
+    assert new.startswith("New: 'south', certificates: ")
     plan = _install(three, second)  # it pins the old certificate
     for file in ("key", "certificate"):
         shutil.copy(folder / "south" / f"{file}-2.pem", folder / "south" / f"{file}.pem")
@@ -215,11 +216,24 @@ def test_members_join_and_leave_by_a_new_version(three):
     rows = [_row(name) for name in ("south", "west", "east")]
     second = _propose(folder, first, rows)
     words = charter_in_words(second, first)
-    assert "New: leave: ['north']" in words
-    assert "New: join: ['east']" in words
+    assert "New: 'north', epsilon: 2.5 -> absent" in words
+    assert "New: 'east', epsilon: absent -> 2.5" in words
     with pytest.raises(PlanRefusedError, match="east"):
         _signed(folder, second, ("south", "west")).require_in_force()
     _signed(folder, second, ("south", "west", "east")).require_in_force()
+
+
+def test_every_fact_that_differs_from_the_charter_before_is_named(three):
+    first = _signed(three.folder, _propose(three.folder))
+    rows = [_row(name) for name in NAMES]
+    rows[1] |= {"roles": ["data", "proposer"], "epsilon": 300.0}
+    rows[2] |= {"delta": 1e-4}
+    words = charter_in_words(_propose(three.folder, first, rows), first)
+    assert [line for line in words if line.startswith("New: ")] == [
+        "New: 'south', roles: ['data'] -> ['data', 'proposer']",
+        "New: 'south', epsilon: 2.5 -> 300.0",
+        "New: 'west', delta: 1e-05 -> 0.0001",
+    ]
 
 
 def test_settings_without_the_charter_of_a_plan_refuse_it_and_the_other_way_round(three):

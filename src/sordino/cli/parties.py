@@ -59,10 +59,18 @@ def withdraw(config: Path, plan: Path, as_json: bool) -> None:
 @CONFIG
 @JSON
 def decisions(config: Path, as_json: bool) -> None:
-    """List who decided what about which plan, and when; a chain that was changed is an error."""
+    """List who decided what about which plan, and when.
+
+    A chain that was changed is an error, and so is one that the reservations on this member's ledger
+    contradict.
+    """
+    from sordino.ledger import Ledger
     from sordino.parties.mpc.config import PartyConfig
 
-    lines = PartyConfig.load(config).approvals.story.lines
+    settings = PartyConfig.load(config)
+    lines = settings.approvals.story.lines
+    with Ledger.open(settings.ledger, create=False) as ledger:
+        settings.approvals.require_heads(ledger.history(settings.dataset))
     ends = [f", until {line['expires']}" if "expires" in line else "" for line in lines]
     told = [f"{a['at']}  {a['kind']:8}  {a['plan'][:12]}  {a['person']}{end}" for a, end in zip(lines, ends)]
     result(as_json, list(lines), "\n".join(told))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -14,11 +14,18 @@ from typing import Any
 from sordino.errors import InvalidInputError
 from sordino.execute.parties import Mode
 from sordino.ledger.address import person
+from sordino.ledger.records import Entry
 from sordino.parties import words
 from sordino.parties.mpc.links import fingerprint, has_signed, sign
 from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, TEXT, JointPlan
 from sordino.parties.mpc.tasks import ESTIMATORS, MAX_FEATURES
-from sordino.parties.mpc.transcript import Story, Transcript, private_folder, read_transcript
+from sordino.parties.mpc.transcript import (
+    Story,
+    Transcript,
+    TranscriptError,
+    private_folder,
+    read_transcript,
+)
 from sordino.parties.words import Code, PlanRefusedError, number, several
 
 FORMAT = 1
@@ -265,12 +272,21 @@ def charter_in_words(charter: Charter, before: Charter | None = None) -> list[st
     rules = [name for name in _RULES if name not in ("consortium", "members")]
     lines += [f"  {name} = {words.show(text[name], 2000)}" for name in rules]
     if before is not None:
-        gone, come = (sorted(set(a.pins) - set(b.pins)) for a, b in ((before, charter), (charter, before)))
-        changed = [n for n in charter.pins if n in before.pins and charter.pins[n] != before.pins[n]]
-        new = [name for name in rules if before.text[name] != text[name]]
-        news = (("leave", gone), ("join", come), ("exchange certificates", changed), ("other rules", new))
-        lines += [f"New: {what}: {words.show(found, 2000)}" for what, found in news if found]
+        old, new = _facts(before), _facts(charter)
+        for what in {**old, **new}:
+            if old.get(what) != new.get(what):
+                said = (words.show(facts[what], 2000) if what in facts else "absent" for facts in (old, new))
+                lines.append(f"New: {what}: {' -> '.join(said)}")
     return lines
+
+
+def _facts(charter: Charter) -> dict[str, Any]:
+    """Return every fact of a charter but its number and the one before; a certificate is its fingerprint."""
+    facts = {what: charter.text[what] for what in _RULES if what != "members"}
+    for name, row in charter.members.items():
+        own = {**row, "certificates": list(charter.pins[name])}
+        facts |= {f"{words.show(name)}, {word}": own[word] for word in _MEMBER}
+    return facts
 
 
 # What persons of a member decide about plans: every decision is a line of a chain in the state folder.
@@ -316,7 +332,8 @@ class Approvals:
 
     **Privacy.** A decision is on the digest of the whole text of a plan: one that is edited afterwards is
     another plan. Who decides is what the process says of itself (``SORDINO_PERSON``, or the account). The
-    head of the chain is part of each reservation, so that the ledger's own chain shows later changes.
+    head of the chain is part of each reservation, so that :meth:`require_heads` finds what was changed or
+    dropped of the decisions before the last one of them.
     """
 
     state: Path
@@ -326,6 +343,20 @@ class Approvals:
     def story(self) -> Story:
         """All decisions, oldest first, of a chain that holds."""
         return read_transcript(self.state / "decisions.jsonl")
+
+    def require_heads(self, entries: Iterable[Entry]) -> None:
+        """Refuse decisions that are not those whose heads stand in the reservations of a ledger."""
+        story, line = self.story, 0
+        heads = [*(row["previous"][:16] for row in story.lines), story.head[:16]]
+        for entry in entries:
+            _, found, head = entry.description.rpartition(", decisions ")
+            if found and head not in heads:
+                raise TranscriptError(
+                    f"Reservation {entry.sequence} on the ledger was made under decisions that "
+                    f"{self.state / 'decisions.jsonl'} does not hold: a line after line {line} was changed or "
+                    "dropped later."
+                )
+            line = heads.index(head) if found else line
 
     def add(self, plan: JointPlan) -> str:
         """Note that the person at work approves; return who it is."""
