@@ -2,13 +2,17 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
+import tomli_w
 
 from sordino.cli import main
 from sordino.parties.mpc.config import SECTIONS
+from sordino.parties.mpc.control import plan_from
+from sordino.parties.mpc.links import make_key
 from sordino.parties.mpc.tasks import ESTIMATORS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,5 +37,21 @@ def test_the_scripts_of_the_walk_through_exist():
 
 
 def test_the_settings_and_tasks_of_the_walk_through_are_known():
-    assert set(re.findall(r"^\[(\w+)\]$", TEXT, flags=re.MULTILINE)) <= set(SECTIONS)
+    found = set(re.findall(r"^\[(\w+)\]$", TEXT, flags=re.MULTILINE))
+    assert found - {"budget", "task"} <= set(SECTIONS)  # the two are of consortium.toml
     assert {f"`{name}`" for name in ESTIMATORS} <= set(re.findall(r"`\w+`", TEXT))
+
+
+def test_the_consortium_file_of_the_walk_through_makes_a_plan(tmp_path):
+    (text,) = re.findall(r"^```toml\n(# consortium.toml\n.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
+    found = tomllib.loads(text)
+    (row,) = found["members"]
+    row |= {"certificate": "certificate.pem"}
+    make_key(tmp_path, "north")
+    others = [
+        {**row, "name": name, "fingerprint": digit * 64} for name, digit in (("south", "a"), ("west", "b"))
+    ]
+    members = [row, *({k: v for k, v in other.items() if k != "certificate"} for other in others)]
+    del found["charter"]
+    (tmp_path / "consortium.toml").write_text(tomli_w.dumps({**found, "members": members}))
+    assert plan_from(tmp_path / "consortium.toml").text["task"]["columns"] == ["age", "smoke"]

@@ -4,9 +4,10 @@ import copy
 import os
 import stat
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.parties.helpers import NAMES, Consortium, write_credentials
+from tests.parties.helpers import NAMES, Consortium, linear_task, write_credentials
 from tests.parties.test_partners import _plan
 
 from sordino.cli import main
@@ -109,6 +110,47 @@ def test_a_plan_that_the_settings_refuse_cannot_be_approved(tmp_path):
     assert result.exit_code == 1
     assert "max_epsilon" in result.output
     assert not (tmp_path / "north" / "state").exists()
+
+
+def _as_csv(home, names):
+    with np.load(home / "data.npz") as data:
+        table = np.column_stack([data["X"], data["y"]])
+    np.savetxt(home / "data.csv", table, delimiter=",", header=",".join(names), comments="")
+    text = (home / "party.toml").read_text()
+    (home / "party.toml").write_text(text.replace("data.npz", "data.csv"))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["age", "dose", "smoke", "bmi", "ill"], None),
+        (["age", "smoke", "dose", "bmi", "ill"], "Column 2 of the file here does not have the name 'dose'"),
+        (["age", "dose", "smoke", "bmi", "dead"], "Column 5 of the file here does not have the name 'ill'"),
+    ],
+)
+def test_a_file_whose_header_is_not_that_of_the_plan_is_refused_by_position(tmp_path, names, said):
+    three = Consortium(tmp_path)
+    task = {**linear_task(4, max_iter=3, step_size=2.0), "columns": ["age", "dose", "smoke", "bmi"]}
+    plan = three.replan("named.json", task={**task, "target": "ill"})
+    _as_csv(tmp_path / "south", names)
+    words = ["party", "approve", "--yes", "--config", str(tmp_path / "south" / "party.toml"), str(plan)]
+    found = CliRunner().invoke(main, words)
+    assert found.exit_code == (0 if said is None else 1), found.output
+    assert said is None or said in found.output
+    assert "dead" not in found.output
+
+
+def test_a_plan_without_names_says_that_nobody_compares_the_order_of_columns(tmp_path):
+    three = Consortium(tmp_path)
+    assert any("nobody compares their order" in line for line in in_words(JointPlan.load(three.plan_path)))
+    task = {**linear_task(4, max_iter=3), "columns": ["age"]}
+    with pytest.raises(InvalidInputError, match="names of 4 columns in the task, got 1"):
+        three.replan("short.json", task=task)
+
+
+def test_an_estimator_that_no_plan_knows_is_answered_with_those_that_it_may_name(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"estimator out of .*'PCA'"):
+        Consortium(tmp_path).replan("mean.json", task={"estimator": "TruncatedMean", "features": 4})
 
 
 def test_a_run_builds_its_task_once_and_plans_once(tmp_path, monkeypatch):

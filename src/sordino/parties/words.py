@@ -92,8 +92,15 @@ def matching(pattern: str) -> Check:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
+class OneOf(tuple[str, ...]):
+    """A check that can list what it allows."""
+
+    def __call__(self, value: Any) -> bool:
+        return isinstance(value, str) and value in self
+
+
 def one_of(*allowed: str) -> Check:
-    return lambda value: isinstance(value, str) and value in allowed
+    return OneOf(allowed)
 
 
 def flag(value: Any) -> bool:
@@ -132,10 +139,11 @@ def read_words(
             f"Expected {what} with the words {sorted(known)}; unknown: {show(unknown)}, missing: {missing}."
         )
     for name, value in text.items():
-        if not known[name](value):
-            raise InvalidInputError(
-                f"Expected {what} with a {name} of the right kind and range, got {show(value)}."
-            )
+        if not (check := known[name])(value):
+            wanted = f"out of {list(check)}" if isinstance(check, OneOf) else "of the right kind and range"
+            if isinstance(value, list) and len(set(map(repr, value))) < len(value):
+                wanted += ", nothing twice"
+            raise InvalidInputError(f"Expected {what} with a {name} {wanted}, got {show(value)}.")
     return dict(text)
 
 

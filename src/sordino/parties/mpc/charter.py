@@ -17,8 +17,8 @@ from sordino.ledger.address import person
 from sordino.ledger.records import Entry
 from sordino.parties import words
 from sordino.parties.mpc.links import fingerprint, has_signed, sign
-from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, TEXT, JointPlan
-from sordino.parties.mpc.tasks import ESTIMATORS, MAX_FEATURES
+from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, JointPlan
+from sordino.parties.mpc.tasks import ESTIMATORS, MAX_FEATURES, TEXT
 from sordino.parties.mpc.transcript import (
     Story,
     Transcript,
@@ -353,8 +353,8 @@ class Approvals:
             if found and head not in heads:
                 raise TranscriptError(
                     f"Reservation {entry.sequence} on the ledger was made under decisions that "
-                    f"{self.state / 'decisions.jsonl'} does not hold: a line after line {line} was changed or "
-                    "dropped later."
+                    f"{self.state / 'decisions.jsonl'} does not hold: a line after line {line} was changed "
+                    "or dropped later."
                 )
             line = heads.index(head) if found else line
 

@@ -418,11 +418,14 @@ def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
     file = DataFile(str(config.data))
     named = file.kind not in ("npz", "libsvm")
     labels = named and any(isinstance(label, str) for label in classes)
-    found = read_matrix(file, target=read_names(file)[-1] if named else None, labels=labels)
+    names = read_names(file) if named else []
+    _check_names(plan, names)
+    found = read_matrix(file, target=names[-1] if named else None, labels=labels)
     if found.X.shape != (plan.records[place], features):
+        what = "records" if found.X.shape[1] == features else "columns"
         raise PlanRefusedError(
             f"The plan counts on {plan.records[place]} records of {features} columns here; mine have another "
-            "shape. Make a plan with the right public numbers.",
+            f"number of {what}. Make a plan with the right public numbers.",
             Code.OWN,
         )
     try:
@@ -435,6 +438,21 @@ def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
             "in the plan (classes = [0, 1]), or drop records by a public rule.",
             Code.OWN,
         ) from None
+
+
+def _check_names(plan: JointPlan, names: list[str]) -> None:
+    """Refuse a file whose header is not the one that the plan states; a file without names has none."""
+    task = plan.text["task"]
+    stated = dict(enumerate(task.get("columns", ()))) | (
+        {plan.task.setting.features: task["target"]} if "target" in task else {}
+    )
+    for place, name in stated.items():
+        if names and names[place : place + 1] != [name]:
+            raise PlanRefusedError(
+                f"Column {place + 1} of the file here does not have the name {show(name)} that the plan "
+                "gives it. Write the file with the columns of the plan, in its order and its units.",
+                Code.OWN,
+            )
 
 
 def check_commitment(config: PartyConfig, path: Path) -> str:

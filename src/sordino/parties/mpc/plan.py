@@ -20,7 +20,7 @@ from sordino.kernel import NoiseSource, Plan, Relation, check_offer
 from sordino.ledger import Ledger
 from sordino.parties import words
 from sordino.parties.mpc.links import Member
-from sordino.parties.mpc.tasks import MAX_RELEASES, Rehearsal, joint_task, rehearse, seconds_of
+from sordino.parties.mpc.tasks import MAX_RELEASES, TEXT, Rehearsal, joint_task, rehearse, seconds_of
 from sordino.runs import Ask, Promise, Task
 from sordino.runs.promise import at_multipliers
 from sordino.values import at_most
@@ -28,7 +28,6 @@ from sordino.values import at_most
 FORMAT = 3
 MAX_MEMBERS = 100
 MAX_EPSILON = 100.0
-TEXT = words.matching(r"[^\x00-\x1f\x7f]{1,200}")
 _HOST = r"[A-Za-z0-9._:\[\]-]{1,255}"
 _PLAN: dict[str, words.Check] = {
     "format": words.whole(FORMAT, FORMAT),
@@ -289,6 +288,7 @@ def in_words(plan: JointPlan) -> list[str]:
         "Task:",
         *(f"  {shown(k)[1:-1]} = {shown(v)}" for k, v in sorted(facts.items())),
         *(f"  {fact}" for fact in plan.task.public),
+        *(["  no names of columns: nobody compares their order"] if "columns" not in text["task"] else []),
         f"Opened to all, {plan.coordinates} numbers at most, noise {text['mode']}:",
         *releases,
         f"Work: about {in_time(seconds_of(plan.coordinates, plan.share))} of processor time for each member.",

@@ -119,7 +119,13 @@ _PARAMS: dict[str, words.Check] = {
 }
 _DECLARED = ("classes", "data_norm", "target_bound")
 _TASK = {"estimator": words.one_of(*ESTIMATORS), "features": words.whole(1, MAX_FEATURES)}
-_TASK_OPTIONAL = {"params": words.mapping, "method": words.one_of("output")}
+TEXT = words.matching(r"[^\x00-\x1f\x7f]{1,200}")
+_TASK_OPTIONAL = {
+    "params": words.mapping,
+    "method": words.one_of("output"),
+    "columns": words.several(TEXT, MAX_FEATURES),  # their names in order, and that of the target: members
+    "target": TEXT,  # whose files have names refuse a plan with others
+}
 
 
 def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[Any, Task]:
@@ -133,6 +139,10 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
             "Each word has its successor in docs/parties/walk-through.md, 'Plans of version 0.1'."
         )
     text = words.read_words("the task", text, _TASK, _TASK_OPTIONAL)
+    if len(text.get("columns", ())) not in (0, text["features"]):
+        raise InvalidInputError(
+            f"Expected the names of {text['features']} columns in the task, got {len(text['columns'])}."
+        )
     params = words.read_words("the parameters", text.get("params", {}), {}, _PARAMS)
     own = {name: budget[name] for name in ("epsilon", "delta", "relation")}
     kind = ESTIMATORS[text["estimator"]]
