@@ -196,6 +196,7 @@ def rows_page() -> str:
         f"{len(kept)} rows, {refuted} refuted. Claimed and demonstrated epsilon, the power of the best "
         "attack against half the noise, how near the exact answers of the worst neighbours came to a "
         "sensitivity, seconds of CPU for all of it, of which a replay is most, and the day of the row. "
+        "Where no neighbour moves an answer there is no verdict and no row. "
         "[How we attack ourselves](audit.md) says how.\n"
     )
     lines = [
