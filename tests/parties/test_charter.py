@@ -223,6 +223,13 @@ def test_members_join_and_leave_by_a_new_version(three):
     _signed(folder, second, ("south", "west", "east")).require_in_force()
 
 
+def test_a_plan_that_its_charter_refuses_is_not_made(three):
+    charter = _signed(three.folder, _propose(three.folder, ranges={"max_iter": [1, 2]}))
+    charter.save(three.folder / "charter.json")
+    with pytest.raises(PlanRefusedError, match="Expected max_iter in"):
+        three.replan(charter="charter.json")
+
+
 def test_every_fact_that_differs_from_the_charter_before_is_named(three):
     first = _signed(three.folder, _propose(three.folder))
     rows = [_row(name) for name in NAMES]

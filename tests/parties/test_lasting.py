@@ -343,8 +343,14 @@ def test_a_daemon_starts_a_stopped_run_again_once(three, monkeypatch):
         transcript.write("plan", digest=plan.digest)
         transcript.write("reserved", sequence=1)
     plan.save(three.state(1) / "plan.json")
-    path = three.folder / "south" / "party.toml"
-    daemon = control.Daemon(PartyConfig.load(path), path, lambda line: None)
+    path, said = three.folder / "south" / "party.toml", []
+    daemon = control.Daemon(PartyConfig.load(path), path, said.append)
+    for _ in range(3):  # nobody approved, or somebody withdrew: it waits, and says so once
+        daemon.go_on()
+    assert not daemon.running
+    (line,) = said
+    assert "0 of 1 approvals" in line
+    daemon.config.approvals.add(plan)
     for times in (1, 2):
         daemon.go_on()
         daemon.go_on()

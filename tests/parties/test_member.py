@@ -112,6 +112,43 @@ def test_a_plan_that_the_settings_refuse_cannot_be_approved(tmp_path):
     assert not (tmp_path / "north" / "state").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"control": "127.0.0.1:1"}, "has the control address '127.0.0.1:1', mine is"),
+        ({"port": None}, "for the run, which is that of control"),
+    ],
+)
+def test_a_member_does_not_approve_addresses_that_are_not_its_own(tmp_path, change, said):
+    three = Consortium(tmp_path)
+    text = copy.deepcopy(dict(JointPlan.load(three.plan_path).text))
+    text["members"][1] |= {"port": three.control_of(1)[1]} if "port" in change else change
+    JointPlan.read(text).save(tmp_path / "other.json")
+    words = ["party", "approve", "--yes", "--config", str(three.config(1)), str(tmp_path / "other.json")]
+    found = CliRunner().invoke(main, words)
+    assert found.exit_code == 1
+    assert said in found.output
+
+
+def test_a_member_does_not_approve_what_its_ledger_does_not_cover(tmp_path):
+    three = Consortium(tmp_path, budget=0.5)
+    words = ["party", "approve", "--yes", "--config", str(three.config(1)), str(three.plan_path)]
+    found = CliRunner().invoke(main, words)
+    assert found.exit_code == 1
+    assert not Approvals(tmp_path / "south" / "state").story.lines
+
+
+def test_the_first_of_two_persons_hears_that_a_second_one_is_needed(tmp_path, monkeypatch):
+    three = Consortium(tmp_path)
+    with three.config(1).open("a") as file:
+        file.write("\n[approval]\ntwo_persons_above = 0.5\n")
+    words = ["party", "approve", "--yes", "--config", str(three.config(1)), str(three.plan_path)]
+    monkeypatch.setenv("SORDINO_PERSON", "anna")
+    assert "1 of 2 approvals" in CliRunner().invoke(main, words).output
+    monkeypatch.setenv("SORDINO_PERSON", "ben")
+    assert "1 of 2" not in CliRunner().invoke(main, words).output
+
+
 def _as_csv(home, names):
     with np.load(home / "data.npz") as data:
         table = np.column_stack([data["X"], data["y"]])

@@ -96,6 +96,7 @@ def test_a_member_without_budget_refuses_before_anybody_reserves(tmp_path):
     codes, said = three.run()
     assert codes == [1, 1, 1]
     assert all("west refuses the plan" in text for text in said)
+    assert [three.story(i).lines[-1]["code"] for i in range(3)] == ["peer", "peer", "budget"]
     assert all(not three.history(i) for i in range(3))
 
 
@@ -149,6 +150,16 @@ def test_the_commands_as_a_coordinator_types_them(tmp_path):
         assert result.output.count("settled, 3 release(s)") == 3
         result = CliRunner().invoke(main, ["consortium", "status", *common])
         assert "south: settled, 3 release(s)" in result.output
+        result = CliRunner().invoke(main, ["consortium", "run", *common])
+        assert result.exit_code == 1
+        assert "what was paid for is spent" in result.output
+        daemons[2].kill()
+        daemons[2].wait()
+        result = CliRunner().invoke(main, ["consortium", "run", *common])
+        assert "west does not answer" in result.output
+        assert "north: " not in result.output  # nobody was asked to start
+        result = CliRunner().invoke(main, ["consortium", "status", *common])
+        assert "west: out of reach" in result.output
     finally:
         for daemon in daemons:
             daemon.kill()

@@ -37,10 +37,17 @@ def party() -> None:
 @JSON
 def approve(config: Path, plan: Path, yes: bool, as_json: bool) -> None:
     """Show PLAN in words, check it against this member's settings, and allow it to be run, once."""
+    from sordino.parties.words import PlanRefusedError
+
     settings, text = _read(config, plan)
     who = _approve(settings, text, ask=not yes, aside=as_json)
     found = {"approved": text.digest, "party": settings.name, "person": who}
-    result(as_json, found, f"Approved {text.digest[:12]} at {settings.name} by {who or 'nobody named'}.")
+    said = f"Approved {text.digest[:12]} at {settings.name} by {who or 'nobody named'}."
+    try:
+        settings.require_approval(text)
+    except PlanRefusedError as error:  # a second person has to
+        said += f" {error}"
+    result(as_json, found, said)
 
 
 @party.command()
@@ -131,14 +138,14 @@ def _read(config: Path, plan: Path) -> tuple[PartyConfig, JointPlan]:
 
 def _approve(settings: PartyConfig, plan: JointPlan, ask: bool, aside: bool = False) -> str:
     """Show a plan in words, on standard error if ``aside``, and note who allows it for this member."""
-    from sordino.parties.mpc.config import check_partners, check_plan, sum_spending
+    from sordino.parties.mpc.config import check_own, check_partners
     from sordino.parties.mpc.party import load_local
     from sordino.parties.mpc.plan import in_words
 
     check_partners(plan, settings.partners)
     settings.check_charter(plan)
-    check_plan(plan, settings.policy, sum_spending(settings.state, plan.digest)["slack"])
-    load_local(settings, plan)  # what would be refused later, before the others hear of it
+    check_own(settings, plan)  # what would be refused later, before the others hear of it
+    load_local(settings, plan)
     for line in in_words(plan):
         click.echo(line, err=aside)
     if ask:

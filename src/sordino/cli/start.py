@@ -182,7 +182,12 @@ def _machine() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     modules = {"tables": "pandas", "save": "skops", "torch": "torch", "dask": "dask", "flower": "flwr"}
-    modules |= {"mpc": "mpyc", "postgres": "psycopg", "onnx": "skl2onnx", "transformers": "transformers"}
+    modules |= {
+        "mpc": "cryptography",
+        "postgres": "psycopg",
+        "onnx": "skl2onnx",
+        "transformers": "transformers",
+    }
     for extra, module in modules.items():
         words = f"not installed; if wanted: pip install 'sordino[{extra}]'"
         with suppress(metadata.PackageNotFoundError):

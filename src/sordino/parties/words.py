@@ -28,14 +28,14 @@ class Code(str, Enum):
         made._value_, made.words = code, words
         return made
 
-    APPROVAL = "approval", "the plan is not approved there"
+    APPROVAL = "approval", "the plan is not approved there, or not by enough persons, or not any more"
     BUDGET = "budget", "the ledger there does not cover it"
     BUSY = "busy", "something else is running or waiting there"
     CHARTER = "charter", "the charter in force there does not allow it"
     CALLER = "caller", "the settings there do not list this caller for it"
     MEMBERS = "members", "the settings there do not allow these members"
     OWN = "own", "for a reason of its own, which it keeps to itself; ask there"
-    PEER = "peer", "another member failed or left"
+    PEER = "peer", "another member refused, failed or left"
     PLAN = "plan", "the plan cannot be certified or run"
     POLICY = "policy", "the policy there is stricter than the plan"
     QUESTION = "question", "the question was not understood"

@@ -400,7 +400,7 @@ class Approvals:
                 return
         if len(persons) < needed:
             said = (
-                f"The plan {plan.digest[:12]} is not approved here: {len(persons)} of {needed} approvals. "
-                "Read it, then: sordino party approve."
+                f"The plan {plan.digest[:12]} is not approved here: {len(persons)} of {needed} approvals are "
+                f"in force, {len(decided)} decision(s) were made. Read it, then: sordino party approve."
             )
             raise PlanRefusedError(said, Code.APPROVAL)

@@ -202,6 +202,30 @@ def check_plan(
     return promise
 
 
+def check_own(config: PartyConfig, plan: JointPlan) -> None:
+    """Refuse a plan that this member ran before, whose addresses are not its own, or beyond its ledger."""
+    story = read_transcript(config.state / plan.digest / "transcript.jsonl")
+    (row,) = (row for row in plan.text["members"] if row["name"] == config.name)
+    control = str(row.get("control", config.control))
+    objections = {
+        "The plan was run here before. Make a new one.": story.is_spent and story.status != "unfinished",
+        f"The plan has the control address {words.show(control)}, mine is {config.control}.": (
+            config.control is not None and control != config.control
+        ),
+        f"The plan has the port {row['port']} for the run, which is that of control.": (
+            control.endswith(f":{row['port']}")
+        ),
+    }
+    for said, refused in objections.items():
+        if refused:
+            raise PlanRefusedError(said, Code.PLAN)
+    with Ledger.open(config.ledger, create=False) as ledger:
+        spent = sum_spending(config.state, plan.digest)["slack"]
+        promise = check_plan(plan, config.policy, spent, ledger, config.dataset)
+        if not story.is_spent:
+            check_budget(ledger, config.dataset, promise)
+
+
 def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
     account, plan, found = ledger.account(dataset_id), promise.plan, promise.certificate
     account.policy.require(plan.relation, plan.unit)

@@ -55,10 +55,15 @@ def plan_from(path: Path) -> JointPlan:
             row["fingerprint"] = fingerprint_of(path.parent / row.pop("certificate"))
     if isinstance(text["budget"], dict):
         text["budget"] = {"relation": "add-remove", "unit": "record", **text["budget"]}
-    if "charter" in text:
-        text["charter"] = Charter.load(path.parent / text["charter"]).digest
+    charter = Charter.load(path.parent / text["charter"]) if "charter" in text else None
+    if charter is not None:
+        text["charter"] = charter.digest
     facts = [text.pop(name) for name in required]
-    return make_plan(*facts, **text)
+    made = make_plan(*facts, **text)
+    if charter is not None:
+        for name in {member.name for member in made.members} & set(charter.members):
+            charter.check(made, name, {"epsilon": 0.0, "delta": 0.0})  # what was spent, each knows itself
+    return made
 
 
 def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iterator[str]:
@@ -71,6 +76,8 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
     if seconds is None:
         seconds = own.limits.patience + max(own.limits.work, 3 * seconds_of(plan.coordinates, plan.share))
     members = {show(row["name"])[1:-1]: _pin(row, own) for row in plan.text["members"]}
+    for member in members.values():  # all are there, or nobody starts
+        ask(member, own.credentials, {"op": "status", "plan": plan.digest})
     for name, member in members.items():
         answer = ask(member, own.credentials, {"op": "run", "plan": plan.text})
         yield f"{name}: {answer.words}"
@@ -83,10 +90,7 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
                 f"The plan did not end within {seconds:g} s: {known}. The members go on; ask for the status."
             )
         for name, member in members.items():
-            try:
-                answer = ask(member, own.credentials, {"op": "status", "plan": plan.digest})
-            except PartyError:  # a daemon may be started again: its run goes on from its files
-                answer = Answer("out of reach")
+            answer = _status_of(member, own, plan)
             if answer.status != known.get(name):
                 known[name] = answer.status
                 yield f"{name}: {answer.words}, {answer.releases} release(s)"
@@ -101,20 +105,21 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
 def status_everywhere(plan_path: Path, config: Path) -> Iterator[str]:
     plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
     for row in plan.text["members"]:
-        answer = ask(_pin(row, own), own.credentials, {"op": "status", "plan": plan.digest})
+        answer = _status_of(_pin(row, own), own, plan)
         yield f"{show(row['name'])[1:-1]}: {answer.words}, {answer.releases} release(s)"
+
+
+def _status_of(member: dict[str, Any], own: PartyConfig, plan: JointPlan) -> Answer:
+    try:
+        return ask(member, own.credentials, {"op": "status", "plan": plan.digest})
+    except PartyError:  # a daemon may be started again: its run goes on from its files
+        return Answer("out of reach")
 
 
 def opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
     """Ask the others whether an answer of a plan that is over was opened; None if not all of them say so."""
-    said = []
-    for row in plan.text["members"]:
-        try:
-            if row["name"] != own.name:
-                question = {"op": "status", "plan": plan.digest}
-                said.append(ask(_pin(row, own), own.credentials, question).sharing)
-        except SordinoError:
-            said.append("")
+    others = [_pin(row, own) for row in plan.text["members"] if row["name"] != own.name]
+    said = [_status_of(row, own, plan).sharing if "control" in row else "" for row in others]
     return opened(said, plan.share.threshold + plan.share.dropouts)  # who has left was never ready
 
 
@@ -170,9 +175,13 @@ def ask(member: dict[str, Any], credentials: Credentials, question: dict[str, An
                 )
             link.sendall(json.dumps(question).encode() + b"\n")
             with link.makefile("rb") as lines:
-                return Answer.read(lines.readline(1 << 20))
+                if raw_answer := lines.readline(1 << 20):
+                    return Answer.read(raw_answer)
+                raise ConnectionError("it hung up; does it know this certificate, and are both clocks right?")
     except (OSError, ValueError, RecursionError) as error:
-        raise PartyError(f"{name} does not answer at {host}:{port}: {type(error).__name__}.", name) from None
+        why = getattr(error, "verify_message", "") or (str(error) if type(error) is ConnectionError else "")
+        said = f"{name} does not answer at {host}:{port}: {why or type(error).__name__}."
+        raise PartyError(said, name) from None
 
 
 @dataclass
@@ -188,6 +197,7 @@ class Daemon:
     say: Callable[[str], None] = print
     counts: Counter[str] = field(default_factory=Counter)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    told: list[dict[str, str]] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, question: Any, caller: str) -> dict[str, Any]:
@@ -222,9 +232,13 @@ class Daemon:
                 story, plan = read_transcript(path), path.with_name("plan.json")
                 stopped = story.is_spent and story.status == "unfinished" and plan.exists()
                 if stopped and not self._is_at_work(path.parent.name):
+                    PartyConfig.load(self.path).require_approval(JointPlan.load(plan))  # as they are now
                     self._start(path.parent.name, plan)
             except SordinoError as error:
-                self.log("not resumed", plan=path.parent.name, words=show(str(error), 300))
+                facts = {"plan": path.parent.name, "words": show(str(error), 300)}
+                if facts not in self.told:  # once, not at every look
+                    self.told.append(facts)
+                    self.log("not resumed", **facts)
 
     def end_doubts(self) -> None:
         """End runs that stopped before this member sent a share, where the others know what was opened."""
@@ -277,6 +291,8 @@ class Daemon:
             self.config.require_approval(plan)
             if self._is_at_work(plan.digest):
                 return {"status": "proposed"}  # it was proposed before, and is at work
+            if read_transcript(self.config.state / plan.digest / "transcript.jsonl").status == "settled":
+                raise PlanRefusedError("The plan was run here before, to its end.", Code.SPENT)
             if any(p.poll() is None for p in self.running.values()):
                 raise PlanRefusedError("Another run is at work here.", Code.BUSY)
             self._start(plan.digest, saved)

@@ -273,8 +273,11 @@ class PartyRun:
                 raise PartyError(f"{member.name} has another plan than {self.plan.digest[:12]}.", member.name)
             if said.get("refusal"):
                 code = Code.parse(said["refusal"])
-                why = code.words if verdict is None or member.name != self.config.name else str(verdict)
-                raise PlanRefusedError(f"{member.name} refuses the plan: {why}", code)
+                is_own = verdict is not None and member.name == self.config.name
+                why = str(verdict) if is_own else code.words
+                raise PlanRefusedError(
+                    f"{member.name} refuses the plan: {why}", code if is_own else Code.PEER
+                )
         commitments = [str(said.get("commitment")) for said in heard]
         if not all(re.fullmatch(DIGEST, text) for text in commitments):
             raise PartyError("A party sent a commitment that is none.")
@@ -392,7 +395,7 @@ class PartyRun:
             said = parse(raw)
             if said.get("refusal") != "":
                 code = Code.parse(said.get("refusal"))
-                raise PlanRefusedError(f"{member.name} could not reserve: {code.words}", code)
+                raise PlanRefusedError(f"{member.name} could not reserve: {code.words}", Code.PEER)
 
 
 def _lock(path: Path) -> Journal:

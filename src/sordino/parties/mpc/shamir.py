@@ -129,7 +129,8 @@ class ShamirEngine:
         except PartyError:
             raise
         except Exception as error:
-            raise self._mesh.failure or PartyError(f"{what} failed: {type(error).__name__}.") from None
+            why = " Is the port of the run free here?" if isinstance(error, OSError) else ""
+            raise self._mesh.failure or PartyError(f"{what} failed: {type(error).__name__}.{why}") from None
 
     async def _exchange_pieces(self, payload: bytes) -> list[bytes]:
         pieces = [payload[i : i + PIECE] for i in range(0, max(1, len(payload)), PIECE)]
