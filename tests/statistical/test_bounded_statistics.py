@@ -193,7 +193,9 @@ def test_a_quantile_of_few_ages_is_as_near_as_that_of_the_plain_exponential_mech
         assert ours < 2.0
 
 
-@pytest.mark.parametrize("draw", [DESIGNS["zero-inflated"][0], DESIGNS["normal"][0], ages], ids=str)
+@pytest.mark.parametrize(
+    "draw", [DESIGNS["zero-inflated"][0], DESIGNS["normal"][0], ages], ids=["zero-inflated", "normal", "ages"]
+)
 @pytest.mark.parametrize("wide", [1.0, 1e5])
 def test_bounds_a_hundred_thousand_times_too_wide_do_no_harm(draw, wide):
     bounds = (-600.0 * wide, 600.0 * wide)
