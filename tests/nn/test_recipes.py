@@ -1,5 +1,6 @@
 """Recipes: settings from public numbers, which what is asked for goes before."""
 
+import numpy as np
 import pytest
 import torch
 from tests.nn.helpers import blobs, perceptron
@@ -9,6 +10,7 @@ from sordino.errors import InvalidInputError
 from sordino.nn import GhostEngine, Network, Scattering, Trainer
 from sordino.nn.data import source_of
 from sordino.nn.solvers import RECIPES, noise_rate
+from sordino.testing import seeded_noise_not_private
 
 LOSS = nn.CrossEntropyLoss()
 
@@ -118,3 +120,25 @@ def test_a_linear_layer_on_coefficients_is_clipped_by_ghost_norms():
     head = nn.Sequential(nn.Flatten(), nn.Linear(seen[0].numel(), 2))
     got = Trainer(head, LOSS, 2.0, 1e-4, recipe="image", epochs=1.0).fit(seen, torch.arange(60) % 2)
     assert "gradients by ghost" in got.privacy.notes
+
+
+@pytest.mark.parametrize(
+    ("settings", "low", "high"),
+    [
+        ({"recipe": "auto"}, 0.0, 0.001),
+        ({"recipe": "tabular"}, 0.0, 0.03),
+        ({"recipe": "tabular", "clip_norm": 8.0}, 0.08, 0.13),
+    ],
+)
+def test_a_clip_below_the_gradients_leans_to_frequent_labels(settings, low, high):
+    """The figures of the page: a label of 10 %, and what is said of it in the mean."""
+    public = np.random.default_rng(5)
+    x = torch.from_numpy(public.normal(size=(12_000, 4))).float()
+    y = torch.from_numpy(public.uniform(size=len(x)) < 1 / (1 + np.exp(2.5 - x[:, 0].numpy()))).long()
+    assert float(y.float().mean()) == pytest.approx(0.104, abs=0.001)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2))
+    with seeded_noise_not_private(1):
+        trained = Trainer(model, LOSS, 8.0, 1e-6, **settings).fit(x, y).model
+    with torch.no_grad():
+        assert low <= float(trained(x).softmax(1)[:, 1].mean()) <= high

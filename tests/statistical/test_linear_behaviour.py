@@ -61,6 +61,17 @@ def test_the_slope_of_few_records_gets_a_larger_share_of_the_budget():
         assert multipliers["length"] ** -2.0 / total == pytest.approx(share, rel=0.02)
 
 
+def test_the_slope_of_few_numbers_gets_a_larger_share_of_the_budget():
+    public, X = rows(1000, 5, 3)
+    y = X[:, 0] + public.normal(size=1000)
+    for epsilon, share in ((1.0, 0.06), (3.0, 0.0356), (8.0, 0.02)):
+        releases = (
+            LinearRegression(epsilon, 1e-6, data_norm=2.0, target_bound=5.0).fit(X, y).privacy_.releases
+        )
+        sizes = {r.name: r.times / r.noise_multiplier**2.0 for r in releases}
+        assert sizes["length"] / sum(sizes.values()) == pytest.approx(share, rel=0.03)
+
+
 def test_the_slope_of_several_classes_with_few_records_gets_more_but_at_most_a_twentieth():
     public, X = rows(1000, 5, 3)
     y = public.integers(0, 3, 1000)

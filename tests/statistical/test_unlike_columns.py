@@ -222,6 +222,34 @@ def test_two_values_of_targets_with_nothing_to_learn_are_about_their_mean():
     assert max(lost) < 0.01  # up to .17 where the whole gradient was clipped at the longest row
 
 
+def held_out_score(X, y, n, seed, norm, bound):
+    with seeded_noise_not_private(seed):
+        model = LinearRegression(1.0, 1e-5, data_norm=norm, target_bound=bound).fit(X[:n], y[:n])
+    return model.score(X[n:], y[n:])
+
+
+def test_the_outcome_of_a_coin_is_predicted_by_its_mean():
+    """All residuals are as large: a narrow clip leaves their signs, and descent on signs learns noise."""
+    found = []
+    for seed in range(10):
+        public = np.random.default_rng([3, seed])
+        X, y = public.choice([-1.0, 1.0], (10_700, 4)), public.choice([-1.0, 1.0], 10_700)
+        found.append(held_out_score(X, y, 700, seed, 2.0, 1.0))
+    assert (
+        np.mean(found) > -0.03
+    )  # -.07, single fits -.26, where the unit was the distance to one of the values
+
+
+def test_a_level_that_nearly_all_records_have_leaves_rare_levels_their_unit():
+    found = []
+    for seed in range(20):
+        public = np.random.default_rng([3, seed])
+        level = public.choice(4, 12_000, p=[0.9, 0.07, 0.02, 0.01])
+        y = np.clip(np.array([0.0, 0.2, -0.3, 0.4])[level] + public.normal(size=level.size), -4, 4)
+        found.append(held_out_score(np.eye(4)[level], y, 2000, seed, 1.0, 4.0))
+    assert np.mean(found) > -0.03  # -.05, single fits -.24, with rows of rare levels clipped far shorter
+
+
 def test_a_rare_class_that_one_column_tells_is_not_hurried_past_its_odds():
     public, shares, excess = np.random.default_rng(0), [0.6, 0.25, 0.1, 0.04, 0.01], []
     for seed in range(3):

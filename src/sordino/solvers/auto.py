@@ -78,8 +78,9 @@ _SHOWN = 400.0
 _LONG = 1.5
 # Rows are no smaller than this part of the root of their mean square.
 _LEAST = 0.5
-# A column has a size around its mean where this share of its entries is shown not to be zero.
-_FULL = 0.5
+# A column has a size around its mean where this share of its entries is shown not to be zero; but not where
+# one octave has this share of all that are shown, so many times nearer to the mean than the column is long.
+_FULL, _PEAK, _NEARER = 0.5, 0.99, 8.0
 # Entries have about their largest octave or so many below it.
 _TAIL = 12
 # A column that counts do not show is taken to have this part of the entries that noise could hide.
@@ -162,8 +163,9 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
     means = curator.release("moments", flat.resize(1.0 / usual)) * own if problem.intercept else np.zeros(d)
     means = units * shrunk(means, noise_std(curator, "moments") * own, d)
     if curator.plan.releases["units"].times > 1:
-        closer, nearer, _ = _column_units(curator, problem, means, units)
-        full = shown > _FULL  # of the others most entries are zero: their distance to a mean is no size
+        closer, nearer, (seen, peak) = _column_units(curator, problem, means, units)
+        # Of the others most entries are zero, or one number: their distance to a mean is no size.
+        full = (shown[0] > _FULL) & ((peak < _PEAK * seen) | (_NEARER * closer > units))
         units, sizes = np.where(full, closer, units), np.where(full, nearer, sizes)
     scale = np.maximum(sizes[0], max(_DROWNED * hidden, 1.0 / n)) ** -COLUMN_POWER
     found = Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
@@ -175,11 +177,12 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
 def _column_units(
     curator: Curator, problem: Problem, center: Floats | None, before: Floats | float = 0.0
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the unit of each column around a centre; in it the mean size and square; the share shown.
+    """Return the unit of each column around a centre; in it the mean size and square; the shares shown.
 
-    The unit is the mean size of entries, weighted by their size: it does not know how many are zero. A column
-    that counts do not show has the largest possible one: nothing of it should be followed. What counts lack
-    around a centre lies as far out as the units ``before`` say: the few entries that a centre is far from.
+    The shares are of all entries that are shown, and of the octave with most of them. The unit is the mean
+    size of entries, weighted by their size: it does not know how many are zero. A column that counts do not
+    show has the largest possible one: nothing of it should be followed. What counts lack around a centre lies
+    as far out as the units ``before`` say: the few entries that a centre is far from.
     """
     n, d = problem.population, problem.features
     most = problem.data_norm if center is None else problem.data_norm + np.abs(center)
@@ -195,7 +198,7 @@ def _column_units(
     counted = kept.any(axis=1)
     own = np.where(counted, second / np.where(counted, first, 1.0), 1.0)
     sizes = np.where(counted, [first / (own * n), second / (own * own * n)], 0.0)
-    return units * own, sizes, np.where(counted, kept.sum(axis=1) / n, 0.0)
+    return units * own, sizes, np.where(counted, [kept.sum(axis=1) / n, kept.max(axis=1) / n], 0.0)
 
 
 # ------------------------------------------------------------------------------------------------- The solver
@@ -580,7 +583,7 @@ class Auto:
         """Return the model that predicts the mean of the targets, or the shares of the classes."""
         w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
         if not isinstance(problem.loss, LabelModel):
-            margin, own = constant_margin(curator, problem, "offset" if is_few(problem) else names[-1])
+            margin, own = constant_margin(curator, problem, [*names, "offset"])
         else:
             margin, own = constant_odds(curator, problem, names, targets), 0.0
         w[..., -1] = margin / problem.intercept

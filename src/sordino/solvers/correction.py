@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -511,17 +512,21 @@ def locate(curator: Curator, problem: Problem) -> TargetUnit:
         return class_odds(curator, problem)
     found = target_center(curator, problem)
     if found is None and "center" in curator.plan.releases:
-        found = mean_target(curator, problem, "offset", 1)[0], 0.0
+        found = mean_target(curator, problem, "offset", 1)[0], 0.0, 0.0
     return target_unit(curator, problem, *(found or ()))
 
 
-def constant_margin(curator: Curator, problem: Problem, name: str) -> tuple[float, float]:
+def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) -> tuple[float, float]:
     """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
-    A mean of counts is what is expected of it, by its noise, where none is below zero: rates near zero would
-    cost far more.
+    All that is left of the releases ``names`` is asked for it. A mean of counts is what is expected of it, by
+    its noise, where none is below zero: rates near zero would cost far more.
     """
-    mean, noise = mean_target(curator, problem, name, curator.plan.releases[name].times)
+    planned = {name: release.times for name, release in curator.plan.releases.items() if name in names}
+    left = {name: times - curator.used.get(name, 0) for name, times in planned.items()}
+    found = [mean_target(curator, problem, name, asks) for name, asks in left.items()]
+    sure = np.array([max(noise, NOTHING) ** -2.0 for _, noise in found])
+    mean, noise = float(np.average([mean for mean, _ in found], weights=sure)), float(sure.sum() ** -0.5)
     if problem.loss.targets != "counts":
         return mean, noise
     least = max(noise, _LEAST * problem.target_bound)

@@ -14,7 +14,7 @@ from sordino.kernel import Curator
 from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
 from sordino.problems.affine import Affine
 from sordino.problems.problem import Problem
-from sordino.problems.queries import CELLS, narrow
+from sordino.problems.queries import CELLS, narrow, sure
 from sordino.solvers.base import noise_std
 
 # ----------------------------------------------------------------------------------------------------------
@@ -99,8 +99,9 @@ def along_axes(
 # ----------------------------------------------------------------------------------------------------------
 # Units from released numbers: the sizes of rows and targets, the centre of targets, what drowns in noise.
 
-# Rows larger than this share of the records are clipped.
-TYPICAL = 0.6
+# Rows larger than this share of the records are clipped, at a size that leaves this share of all squares, and
+# at most so many times as large as that share has, or as the root of the mean square.
+TYPICAL, SQUARES, WIDER = 0.6, 0.25, 2.0
 # What a clip takes of long rows counts as a bias by so much of it.
 LONG = 0.1
 # Targets that mostly sit at their centre have the size of the others: this share of this quantile.
@@ -109,6 +110,8 @@ LARGE, LARGE_SHARE = 0.9, 0.5
 NEIGHBOURS = (1, 2, 4, 8)
 # So many of the targets of one size are a peak: no octave has as many of a smooth law.
 PEAK = 0.5
+# A clip leaves this share of the residuals of the constant model; clips are a third of a unit.
+UNCLIPPED, OF_UNIT = 0.1, 0.25
 # The means of columns have to stand out like the largest of so many at least: three deviations.
 _SURELY = 100
 # Targets that counts do not show are expected so many times as far out as the farthest that they show.
@@ -141,26 +144,37 @@ class TargetUnit:
         return math.sqrt(float(shares @ np.square(sizes))) or self.size
 
 
-def target_center(curator: Curator, problem: Problem) -> tuple[float, float] | None:
-    """Return where most targets lie and the width of the cells that say so, from released counts.
+def target_center(curator: Curator, problem: Problem) -> tuple[float, float, float] | None:
+    """Return where most targets lie, the width of the cells that say so, and how far away their mean is.
 
-    None where no count stands out of its noise.
+    Released counts say it. None where no count stands out of its noise.
     """
-    interval, width = (-problem.target_bound, problem.target_bound), math.inf
+    bound, width, mean = problem.target_bound, math.inf, 0.0
+    interval = (-bound, bound)
     for _ in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
         # Later on neighbours would lead from the middle of skewed targets to their peak.
         together = NEIGHBOURS if math.isinf(width) else NEIGHBOURS[:1]
-        found = narrow(curator.release("center", interval), noise_std(curator, "center"), interval, together)
-        if found is not None:
-            interval, width = found, (interval[1] - interval[0]) / CELLS
-    return None if math.isinf(width) else (0.5 * (interval[0] + interval[1]), width)
+        counts, noise = curator.release("center", interval), noise_std(curator, "center")
+        found = narrow(counts, noise, interval, together)
+        if found is None:
+            continue
+        if math.isinf(width):
+            kept = np.where(counts > sure(CELLS) * noise, counts, 0.0)
+            middles = bound * (np.arange(1, 2 * CELLS, 2) / CELLS - 1.0)
+            mean = float(kept @ middles / kept.sum()) if kept.any() else 0.5 * sum(found)
+        interval, width = found, (interval[1] - interval[0]) / CELLS
+    center = 0.5 * sum(interval)
+    return None if math.isinf(width) else (center, width, max(abs(mean - center) - 2.0 * bound / CELLS, 0.0))
 
 
-def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: float = 0.0) -> TargetUnit:
+def target_unit(
+    curator: Curator, problem: Problem, center: float = 0.0, near: float = 0.0, away: float = 0.0
+) -> TargetUnit:
     """Return how far targets spread around their centre, from released counts; others have the unit 1.
 
     Where most targets have one size within ``near``, the precision of the centre, they are at the centre and
-    have none: the others set the unit.
+    have none: the others set the unit. Where none of them is near their mean, which is ``away`` from the
+    centre, as of a coin, the unit is so large that a clip leaves some residuals as they are.
     """
     if "targets" not in curator.plan.releases:
         return TargetUnit()
@@ -177,7 +191,11 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
     lost = max(0.0, problem.population - float(kept.sum()) - max(float(counts[0]), 0.0) - unsure)
     shares = np.append(kept, lost) / problem.population  # what is lost in noise may lie farther out
     far = shares, most * np.append(sizes, min(BEYOND * largest, 1.0))
-    return TargetUnit(center, most * max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes)), True, far)
+    apart = np.abs(np.append(0.0, sizes * 2.0 ** (0.5 / query.cells)) - away / most)  # from the mean
+    nearer = np.append(max(1.0 - float(shares[:-1].sum()), 0.0), shares[:-1])[np.argsort(apart)].cumsum()
+    left = float(np.sort(apart)[np.argmax(nearer >= UNCLIPPED * nearer[-1])]) / OF_UNIT
+    unit = max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes), left)
+    return TargetUnit(center, most * unit, True, far)
 
 
 def row_size(
@@ -195,8 +213,11 @@ def row_size(
     size: float | None = query.quantile(counts, TYPICAL if spread else 1.0, noise, most)
     if size is None:
         return most, 1.0
+    kept, sizes = query.standing(counts, noise, most)
+    squares = np.square(np.minimum.outer(sizes, sizes)) @ kept
+    wide = float(sizes[squares >= SQUARES * squares.max()].min())
+    size = max(size, min(wide, WIDER * max(size, 2.0 * least)))
     if 0.0 < spread < math.inf:
-        kept, sizes = query.standing(counts, noise, most)
         shares = one_sided(kept / max(float(kept.sum()), 1.0), sizes)
         size = max(size, chosen_width(np.sort(sizes), shares, 0.0, spread, (LONG, 0.0))[0])
     size = min(max(size, least), most)

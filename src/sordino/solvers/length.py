@@ -149,8 +149,8 @@ _LABELS_SPREAD, _CLASSES_SPREAD, _NUMBERS_SPREAD = (0.5, 0.3), (0.25, 0.3), (0.5
 # learned: a slope larger by so much is expected, and one that is further from it.
 _FEW, _SHORT, _WIDER = 16_000.0, 0.2, 0.3
 # The share of the last question, about slope and offset, of numbers and of labels. So many records times
-# epsilon tell the slope of log odds from noise; fewer need more of the budget, up to the largest share of two
-# classes, and of several.
+# epsilon tell the slope from noise; fewer need more of the budget, up to the largest share of two classes,
+# and of several; that of numbers is the usual one of labels.
 _SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH_FOR_LENGTH = 0.02, 0.06, (0.10, 0.05), 4000.0
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
@@ -226,9 +226,9 @@ class Descended:
 
 def length_share(problem: Problem, coefficients: int) -> float:
     """Return the share of the last question: with it the error of the slope is the same for all n epsilon."""
-    if not isinstance(problem.loss, LabelModel):
-        return _SHARE
     few = _ENOUGH_FOR_LENGTH / max(problem.population * problem.epsilon, 1e-12)
+    if not isinstance(problem.loss, LabelModel):
+        return min(max(_SHARE * few**2, _SHARE), _LABELS_SHARE)
     least = _SHARE + (_LABELS_SHARE - _SHARE) * has_room(problem, coefficients)
     return min(max(_SHARE * few**2, least), _LARGEST_SHARES[problem.outputs > 1])
 

@@ -90,7 +90,8 @@ class RankQuantiles:
         tree = left = 1.0 - 2.0 * rough - counts
         few = d * len(self.probabilities) <= (FEW if self.once else FEW // 3)
         if self.outwards or (few and (self.bounds is not None or rough)):
-            worth = min(1.0 - 100.0 * groups / folds, 0.4, left + others - 1.0)
+            needed = (1.0 - others) * (d * len(self.probabilities)) ** -0.25
+            worth = min(1.0 - 100.0 * groups / folds, left - needed)
             tree = 0.0 if self.outwards else max(worth, 0.0)
         shares = {"rough": rough, "counts": counts, "values": left - tree, "tree": tree}
         return {name: share for name, share in shares.items() if share > 0.0}
