@@ -6,11 +6,14 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.parties.helpers import COMMAND, NAMES, Consortium, linear_task
+from tests.parties.helpers import COMMAND, NAMES, Consortium, authority, linear_task, write_credentials
 
 import sordino
 from sordino.cli import main
+from sordino.errors import PartyError
 from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties.mpc.control import ask
+from sordino.parties.mpc.links import Credentials
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import TranscriptError, compare, read_transcript
 from sordino.report import report_html
@@ -175,3 +178,17 @@ def test_a_coordinator_is_told_who_does_not_answer(tmp_path):
     assert result.exit_code == 1
     assert "north does not answer" in result.output
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(("trusts", "said"), [("own", "it hung up"), ("other", "certificate")])
+def test_a_caller_hears_which_certificate_does_not_pass(tmp_path, trusts, said):
+    three = Consortium(tmp_path)
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    write_credentials(stranger, "north", *authority())  # of another authority than the others'
+    trusted = tmp_path / "north" if trusts == "own" else stranger
+    names = stranger / "certificate.pem", stranger / "key.pem", trusted / "authority.pem"
+    row = JointPlan.load(three.plan_path).text["members"][1]
+    with three.daemons(1), pytest.raises(PartyError, match=said) as caught:
+        ask(row, Credentials(*names), {"op": "status", "plan": "0" * 64})
+    assert "Error" not in str(caught.value)

@@ -66,11 +66,7 @@ def withdraw(config: Path, plan: Path, as_json: bool) -> None:
 @CONFIG
 @JSON
 def decisions(config: Path, as_json: bool) -> None:
-    """List who decided what about which plan, and when.
-
-    A chain that was changed is an error, and so is one that the reservations on this member's ledger
-    contradict.
-    """
+    """List who decided what about which plan, and when; what the ledger's reservations deny is an error."""
     from sordino.ledger import Ledger
     from sordino.parties.mpc.config import PartyConfig
 
@@ -148,6 +144,9 @@ def _approve(settings: PartyConfig, plan: JointPlan, ask: bool, aside: bool = Fa
     load_local(settings, plan)
     for line in in_words(plan):
         click.echo(line, err=aside)
+    (row,) = (row for row in plan.text["members"] if row["name"] == settings.name)
+    if row.get("control", "").rpartition(":")[2] != (settings.control or "").rpartition(":")[2]:
+        click.echo("Note: control has another port here. That is right behind a forwarder only.", err=aside)
     if ask:
         click.confirm(f"Shall {settings.name} take part?", abort=True, err=aside)
     return settings.approvals.add(plan)

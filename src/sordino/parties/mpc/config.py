@@ -203,22 +203,13 @@ def check_plan(
 
 
 def check_own(config: PartyConfig, plan: JointPlan) -> None:
-    """Refuse a plan that this member ran before, whose addresses are not its own, or beyond its ledger."""
+    """Refuse a plan that this member ran before, with one address for two things, or beyond its ledger."""
     story = read_transcript(config.state / plan.digest / "transcript.jsonl")
-    (row,) = (row for row in plan.text["members"] if row["name"] == config.name)
-    control = str(row.get("control", config.control))
-    objections = {
-        "The plan was run here before. Make a new one.": story.is_spent and story.status != "unfinished",
-        f"The plan has the control address {words.show(control)}, mine is {config.control}.": (
-            config.control is not None and control != config.control
-        ),
-        f"The plan has the port {row['port']} for the run, which is that of control.": (
-            control.endswith(f":{row['port']}")
-        ),
-    }
-    for said, refused in objections.items():
-        if refused:
-            raise PlanRefusedError(said, Code.PLAN)
+    if story.is_spent and story.status != "unfinished":
+        raise PlanRefusedError("The plan was run here before. Make a new one.", Code.SPENT)
+    row = next(row for row in plan.text["members"] if row["name"] == config.name)
+    if f"{row['host']}:{row['port']}" in (row.get("control"), config.control):
+        raise PlanRefusedError(f"The plan has port {row['port']} for the run and for control.", Code.PLAN)
     with Ledger.open(config.ledger, create=False) as ledger:
         spent = sum_spending(config.state, plan.digest)["slack"]
         promise = check_plan(plan, config.policy, spent, ledger, config.dataset)

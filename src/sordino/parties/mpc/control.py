@@ -177,11 +177,12 @@ def ask(member: dict[str, Any], credentials: Credentials, question: dict[str, An
             with link.makefile("rb") as lines:
                 if raw_answer := lines.readline(1 << 20):
                     return Answer.read(raw_answer)
-                raise ConnectionError("it hung up; does it know this certificate, and are both clocks right?")
+                raise ConnectionResetError
     except (OSError, ValueError, RecursionError) as error:
-        why = getattr(error, "verify_message", "") or (str(error) if type(error) is ConnectionError else "")
-        said = f"{name} does not answer at {host}:{port}: {why or type(error).__name__}."
-        raise PartyError(said, name) from None
+        why = getattr(error, "verify_message", "") or type(error).__name__
+        if type(error) in (ConnectionResetError, BrokenPipeError, ssl.SSLError, ssl.SSLEOFError):
+            why = "it hung up, as if it did not know this certificate; look at that and at both clocks"
+        raise PartyError(f"{name} does not answer at {host}:{port}: {why}.", name) from None
 
 
 @dataclass
