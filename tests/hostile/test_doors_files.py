@@ -247,8 +247,41 @@ def test_other_doors_a_page_shows_no_reservation_of_another_run(tmp_path):
     typed(*fit, "--output", tmp_path / "loose.sordino")
     page = ("--output", tmp_path / "page.html", "--force")
     typed("report", tmp_path / "booked.sordino", *page, *booked)
+    typed("report", tmp_path / "loose.sordino", *page, *booked[:2])
+    assert "The run was booked on no ledger" in (tmp_path / "page.html").read_text("utf-8")
     said = typed("report", tmp_path / "loose.sordino", *page, *booked, code=3)
     assert "was booked on 'no data set', not on 'ward'" in said
+
+
+def test_other_doors_a_page_finds_the_reservation_of_its_own_run_among_equal_ones(tmp_path, monkeypatch):
+    """The first of two equal fits was shown with the reservation of the second, which came after it."""
+    from datetime import UTC, datetime, timedelta
+
+    from tests.cli.helpers import typed
+
+    import sordino.cli.fit
+    import sordino.ledger.ledger
+    from sordino.report import report_html
+
+    X = numbers()
+    np.savez(tmp_path / "rows.npz", X=X, y=1 * (X[:, 0] > 0))
+    booked = ("--ledger", tmp_path / "ledger.db", "--dataset", "ward")
+    typed("ledger", "create", tmp_path / "ledger.db", "ward", "--epsilon", 9, "--delta", 1e-4)
+    fit = ("fit", tmp_path / "rows.npz", "--model", "logistic", "--set", "data_norm=1", "--epsilon", 1)
+    for name, day in (("first", 0), ("second", 1), ("third", 1)):
+        late = (datetime.now(UTC) + timedelta(days=day)).isoformat(timespec="seconds")
+        monkeypatch.setattr(sordino.cli.fit, "_now", lambda late=late: late)
+        monkeypatch.setattr(sordino.ledger.ledger, "now", lambda late=late: late)
+        typed(*fit, *booked, "--output", tmp_path / f"{name}.sordino")
+    model = sordino.load(tmp_path / "first.sordino")
+    place = {"ledger": tmp_path / "ledger.db", "dataset_id": "ward"}
+    assert "one of reservations 1, 2 and 3 is for just these, and nothing says" in report_html(model, **place)
+    other = report_html(model, **place, ran=("2020-01-01T00:00:00+00:00", "2020-01-02T00:00:00+00:00"))
+    assert "no reservation of &#39;ward&#39; for just these releases from the time when it ran" in other
+    typed("report", tmp_path / "first.sordino", *booked[:2], "--output", tmp_path / "first.html")
+    page = (tmp_path / "first.html").read_text("utf-8")
+    assert "the ledger says: reservation 1 is for just these." in page
+    assert '<tr><th scope="row">before</th><td>0.0 %</td>' in page
 
 
 def test_other_doors_a_graph_says_its_guarantee():
@@ -272,7 +305,8 @@ def test_other_doors_a_page_says_that_other_runs_were_booked_alike(tmp_path):
     model = sordino.LogisticRegression(data_norm=1.0, ledger=ledger, dataset_id="ward")
     for times in (1, 2):
         page = report_html(model.fit(X, 1 * (X[:, 0] > 0)))
-        assert ("the last of 2 that are for just these releases" in page) == (times == 2)
+        assert ("one of 2 that are for just these releases" in page) == (times == 2)
+        assert ("This run is one of reservations 1 and 2: they are for equal" in page) == (times == 2)
 
 
 def test_other_doors_classes_that_are_numbers_are_judged_as_numbers(tmp_path):

@@ -146,10 +146,12 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
     if "started" in run:
         started, finished = (run[key][:16].replace("T", " ") for key in ("started", "finished"))
         facts["Ran"] = f"{started} to {finished} UTC"
+        more["ran"] = run["started"], run["finished"]
     if "version" in run:
         code = f", code {run['code'][:16]}" if "code" in run else ""
         facts["Saved by"] = f"Sordino {run['version']}{code}"
-    more |= {"dataset_id": run.get("dataset"), "author": run.get("person"), "config": run.get("settings")}
+    dataset = run.get("dataset") or ("" if "dataset" in run else None)  # "": it says that it has none
+    more |= {"dataset_id": dataset, "author": run.get("person"), "config": run.get("settings")}
     more |= {"facts": facts, **run.get("signed", {})}
     if settings := {**(run.get("settings") or {})}:  # of the command that made the model
         book = {"ledger": "LEDGER"} if "dataset" in settings else {}  # its address may hold a password

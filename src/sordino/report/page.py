@@ -8,7 +8,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -119,7 +119,10 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """All of a data set's account; in basic mode (``adds_up``) the ledger adds certificates plainly."""
+    """All of a data set's account; in basic mode (``adds_up``) the ledger adds certificates plainly.
+
+    Where it is known when a run began and ended (``ran``), reservations of other times are not its own.
+    """
 
     dataset_id: str
     epsilon: float
@@ -128,6 +131,7 @@ class History:
     relation: str
     adds_up: bool
     steps: tuple[Step, ...]
+    ran: tuple[str, str] = ("", "9")
 
     @classmethod
     def read(cls, ledger: Ledger, dataset_id: str) -> History:
@@ -142,9 +146,10 @@ class History:
         return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
 
     def alike(self, event: dp.DpEvent) -> list[int]:
-        """Return the numbers of the reservations for just this event."""
-        line = encode_event(event)
-        return [s.entry.sequence for s in self.steps if s.entry and s.entry.event_json == line]
+        """Return the numbers of the reservations for just this event, from the time of the run."""
+        line, (start, end) = encode_event(event), self.ran
+        same = [s.entry for s in self.steps if s.entry and s.entry.event_json == line]
+        return [e.sequence for e in same if start[:19] <= e.reserved_at[:19] <= end[:19]]
 
     def booked(self, event: dp.DpEvent, later: Sequence[int] = ()) -> list[int]:
         """Return the last reservations that together are for just this event; none where a part has none.
@@ -165,17 +170,24 @@ class History:
 
 @dataclass(frozen=True)
 class Booking:
-    """The account just before and just after each reservation of a run, and now; the last of some alike."""
+    """The account just before and just after each reservation of a run, and now.
+
+    Where others are for equal releases, and nothing says which are those of the run, ``parts`` holds all of
+    them and ``among`` says how many are its own; else it is 0.
+    """
 
     history: History
     parts: tuple[tuple[Step, Step], ...]
     now: Step
-    alike: int
+    among: int = 0
 
     @property
     def words(self) -> str:
         """The reservation by its number, several also by what was booked."""
         *first, last = [step.entry for _, step in self.parts if step.entry]
+        if self.among:
+            numbers = ", ".join(str(entry.sequence) for entry in first)
+            return f"{'one' if self.among == 1 else self.among} of reservations {numbers} and {last.sequence}"
         if not first:
             return f"reservation {last.sequence}"
         names = [f"{entry.sequence} ({entry.description})" for entry in (*first, last)]
@@ -186,13 +198,19 @@ class Booking:
         """What several reservations of one run cost; nothing is said of one."""
         if len(self.parts) == 1:
             return ""
+        if self.among:
+            return f"This run is {self.words}: they are for equal releases, and nothing says which."
         cost = sum(after.fraction - before.fraction for before, after in self.parts)
         words = f"One run, booked one after the other: {self.words}."
         return f"{words} Together they took {100 * cost:.1f} % of the budget."
 
 
-def booking_of(report: PrivacyReport, ledger: Any, dataset_id: str | None) -> Booking | str:
+def booking_of(
+    report: PrivacyReport, ledger: Any, dataset_id: str | None, ran: tuple[str, str] | None = None
+) -> Booking | str:
     """Return the booking of a run, or why there is none to show."""
+    if dataset_id == "":
+        return "The run was booked on no ledger, so nobody has added it to what else was released."
     if ledger is None or dataset_id is None:
         return (
             "This page was not told of a ledger, so it cannot say whether the run was booked. Write it with "
@@ -202,13 +220,17 @@ def booking_of(report: PrivacyReport, ledger: Any, dataset_id: str | None) -> Bo
     try:
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
         history = History.read(book, dataset_id)
+        history = history if ran is None else replace(history, ran=ran)
     except SordinoError as error:
         return f"The ledger could not be read ({type(error).__name__})."
     numbers = history.booked(report.event)
     if not numbers:
-        return f"The ledger has no reservation of {dataset_id!r} for just these releases."
-    parts = tuple((history.steps[number - 1], history.steps[number]) for number in numbers)
-    return Booking(history, parts, history.steps[-1], len(history.alike(report.event)))
+        when = "" if ran is None else " from the time when it ran"
+        return f"The ledger has no reservation of {dataset_id!r} for just these releases{when}."
+    events = {entry.event_json: entry.event for n in numbers if (entry := history.steps[n].entry)}
+    equal = sorted(number for event in events.values() for number in history.alike(event))
+    parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
+    return Booking(history, parts, history.steps[-1], len(numbers) if len(equal) > len(numbers) else 0)
 
 
 # ----------------------------------- The page about budgets: what is spent, when, by whom, and what is left

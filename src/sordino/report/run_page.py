@@ -351,7 +351,7 @@ def write_report(model: Any, path: str | Path, **details: Any) -> Path:
     """Write one self-contained HTML page about a run to ``path``; return the path.
 
     ``model`` and ``details`` (``dataset_id``, ``author``, ``purpose``, ``controller``, ``approver``,
-    ``config``, ``command``, ``title``, ``ledger``, ``scores``, ``facts``, ``assume_public``) as in
+    ``config``, ``command``, ``title``, ``ledger``, ``ran``, ``scores``, ``facts``, ``assume_public``) as in
     :func:`report_html`.
 
     **Privacy.** The page shows released numbers and declared constants only.
@@ -374,6 +374,7 @@ def report_html(
     command: str | None = None,
     title: str | None = None,
     ledger: Any = None,
+    ran: tuple[str, str] | None = None,
     scores: Mapping[str, Any] | None = None,
     facts: Mapping[str, str] | None = None,
     assume_public: Sequence[str] = (),
@@ -383,7 +384,9 @@ def report_html(
     Parameters
     ----------
     model : a fitted model, search or pipeline, a private result, or a :class:`sordino.PrivacyReport`.
-    dataset_id, ledger : of the records; None takes the model's own.
+    dataset_id, ledger : of the records; None takes the model's own. A ``dataset_id`` of "" says that the run
+        was booked on no ledger.
+    ran : when it began and ended (ISO 8601, UTC): this tells its reservation from those of equal runs.
     author : who ran it; None takes ``SORDINO_PERSON`` or the name of the account.
     purpose, controller, approver : what it is for, who answers for the data, who signs.
     config : the settings of the run, a text or a mapping; None takes the model's parameters.
@@ -398,11 +401,11 @@ def report_html(
     of a model that is not private nothing but its kind.
     """
     report = report_of(model, assume_public)
-    dataset_id = dataset_id or getattr(model, "dataset_id", None)
+    dataset_id = getattr(model, "dataset_id", None) if dataset_id is None else dataset_id
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
     origin = provenance(model, dataset_id, author, config)
     contents = contents_of(model, report)
-    booking = booking_of(report, ledger, dataset_id)
+    booking = booking_of(report, ledger, dataset_id, ran)
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     again = "" if isinstance(model, PrivacyReport) else again
     event = json.dumps(encode(report.event), indent=1)
