@@ -1,13 +1,16 @@
 """Scores of a saved model: with noise for a price, or exact on public rows."""
 
+import json
+
 import numpy as np
 import pytest
-from tests.cli.helpers import named, table, typed, typed_json, write_csv
+from tests.cli.helpers import FIT, named, table, typed, typed_json, write_csv
 
 import sordino
 from sordino.cli.shared import check_parameters
 from sordino.errors import InvalidInputError
 from sordino.estimators.evaluation import _subgroups
+from sordino.kernel import public_generator
 
 
 def test_a_private_score_is_paid_and_an_exact_one_is_for_public_rows(model, booked, folder):
@@ -67,7 +70,13 @@ def test_numbers_are_scored_within_bounds_that_are_typed(folder):
         *words, "--bounds", "-3,3", "--metric", "mse"
     )
     dear = (*words[:-1], 0.01, "--bounds", "-3,3")
-    assert "r2: not known, noise hides it: pay more, or score by mae or mse" in typed(*dear)
+    hidden = "not known, noise hides it: pay more, or score by mae or mse"
+    assert f"r2: {hidden}" in typed(*dear, "--output", "s.json")
+    found = json.loads((folder / "s.json").read_text("utf-8"))
+    assert (found["value"], found["worse than constant"]) == (None, None)
+    assert hidden in found["notes"]
+    typed("report", "l.sordino", "--scores", "s.json", "--output", "l.html")
+    assert 'data-name="value">not known' in (folder / "l.html").read_text("utf-8")
     exact = typed("evaluate", "l.sordino", "rows.csv", "--target", "d", "--public", "--metric", "mae")
     d = table()[0][:, 3]
     assert f"best constant): {np.abs(d - np.median(d)).mean():.4g}" in exact
@@ -147,6 +156,21 @@ def test_a_score_says_that_it_is_worse_than_the_constant_and_that_records_count_
         text = typed("evaluate", rates, rows, "--metric", "neg_mean_squared_error", *price)
         assert (words in text) is worse
         assert "Note: records count alike in scores" in text
+
+
+def test_a_score_that_is_that_of_the_constant_says_so_on_all_three(folder):
+    X = table()[0]
+    write_csv(folder / "chance.csv", X, np.where(public_generator(3).random(len(X)) < 0.6, "yes", "no"))
+    typed("fit", "chance.csv", *FIT, "--classes", "no,yes", "--output", "c.sordino")
+    words = ("evaluate", "c.sordino", "chance.csv", "--target", "y", "--epsilon", 5, "--output", "c.json")
+    said = "the score cannot be told from that of the best constant"
+    assert f"Note: {said}." in typed(*words)
+    found = typed_json(*words, "--force")
+    assert (said in found["notes"], found["worse than constant"]) == (True, None)
+    typed("report", "c.sordino", "--scores", "c.json", "--output", "c.html")
+    page = (folder / "c.html").read_text("utf-8")
+    assert said in page
+    assert "number of records: 800</small>" in page
 
 
 def test_a_score_by_a_flag_is_booked_with_its_metric_and_column(rates, folder):

@@ -333,3 +333,7 @@ def test_what_is_worse_than_the_constant(name, value, worse):
     assert row.is_worse(name, value, (-math.inf, 1.0), (constant, 0.0)) is None
     assert row.is_worse(name, value, (), (constant, 1.0)) is None
     assert row.is_worse(name, value, (), None) is None
+    apart, around = (value - 1e-3, value + 1e-3), (constant - 1e-3, constant + 1e-3)
+    assert ("is worse than" in row.verdict(name, value, apart, (constant, 0.0))) is worse
+    assert "cannot be told from" in row.verdict(name, value, around, (constant, 0.0))
+    assert row.is_worse(name, value, around, (constant, 0.0)) is None

@@ -217,9 +217,17 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
 
 
 def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool) -> None:
+    from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD
+
     report, ends = found.get("privacy"), found.get("interval", ())
-    worse = row.is_worse(found["metric"], found.get("value"), ends, found.get("baseline"))
-    whole = {**found, "worse than constant": worse, "privacy": None if report is None else report.to_dict()}
+    beside = found["metric"], found.get("value"), ends, found.get("baseline")
+    hidden = [g for g in found.get("groups", [found]) if not all(map(math.isfinite, g.get("interval", ())))]
+    for line in hidden:
+        line["value"] = None
+    verdict = row.verdict(*beside)
+    said = [f"not known, {HIDDEN_SCORE}"] * bool(hidden) + [UNTOLD] * (verdict == UNTOLD)
+    whole = {**found, "worse than constant": row.is_worse(*beside), "notes": [*found["notes"], *said]}
+    whole["privacy"] = None if report is None else report.to_dict()
     if output is not None:
         from sordino.tables.files import replace_file
 
@@ -236,18 +244,19 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool) -
         )
     elif "groups" in found:
         ends = ["{:.4g} to {:.4g}".format(*line["interval"]) for line in found["groups"]]
-        lines = [(g["group"], f"{g['value']:.4g}", end) for g, end in zip(found["groups"], ends)]
+        values = ["not known" if g["value"] is None else f"{g['value']:.4g}" for g in found["groups"]]
+        lines = [(g["group"], value, end) for g, value, end in zip(found["groups"], values, ends)]
         shared.show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
-        from sordino.report.run_page import HIDDEN_SCORE, clip_words, constant_words
+        from sordino.report.run_page import clip_words, constant_words
 
         words = "{:.4g}, 95 % interval {:.4g} to {:.4g}" if ends else "{:.4g}"
-        words = words if all(map(math.isfinite, ends)) else f"not known, {HIDDEN_SCORE}"
+        words = f"not known, {HIDDEN_SCORE}" if hidden else words
         click.echo(f"{found['metric']}: {words.format(found['value'], *ends)}")
         if found.get("baseline") is not None:
             click.echo(f"without a model (the best constant): {constant_words(found['baseline'])}")
-        if worse:
-            click.echo("Note: the score is worse than that of the best constant.")
+        if verdict:
+            click.echo(f"Note: {verdict}.")
         click.echo(clip_words(report), nl=bool(clip_words(report)))
     click.echo("Exact, for public rows only." if report is None else f"{shared.guarantee(report)}.")
     if report is not None:

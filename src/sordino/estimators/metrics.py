@@ -639,10 +639,18 @@ class MetricRow:
         return share if self.gain else (1.0 - share) * self.bound_of(limits)
 
     def is_worse(self, name: str, value: Any, ends: Any, baseline: Any) -> bool | None:
-        """Tell whether a score is worse than the best constant's; None where noise hides one of them."""
+        """Tell whether a score is worse than the best constant's; None where that cannot be told."""
         if baseline is None or abs(baseline[0]) < 4.0 * baseline[1] or not np.isfinite(ends).all():
             return None
+        if len(ends) and ends[0] - 2.0 * baseline[1] <= baseline[0] <= ends[1] + 2.0 * baseline[1]:
+            return None
         return bool(value < baseline[0] if self.gain or name.startswith("neg_") else value > baseline[0])
+
+    def verdict(self, name: str, value: Any, ends: Any, baseline: Any) -> str:
+        """Return what is said of a score beside the best constant's; nothing where it is better."""
+        if (worse := self.is_worse(name, value, ends, baseline)) is None:
+            return "" if baseline is None or not len(ends) else UNTOLD
+        return "the score is worse than that of the best constant" if worse else ""
 
     def exact_constant(self, judged: Judged) -> float | None:
         """Return what the best constant scores on public records; None where nobody knows."""
@@ -662,6 +670,8 @@ class MetricRow:
         return 1.0 - loss if self.gain else loss
 
 
+HIDDEN_SCORE = "noise hides it: pay more, or score by mae or mse"
+UNTOLD = "the score cannot be told from that of the best constant"
 LOG_LOSS_BOUND = 4.0
 """Where the log loss of a record is clipped: a chance of .018."""
 

@@ -26,7 +26,7 @@ from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.intervals import Intervals
-from sordino.estimators.metrics import CalibrationCurve, row_named
+from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, row_named
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest, person
@@ -43,7 +43,6 @@ QUICK = 50
 TOP = 20
 COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
-HIDDEN_SCORE = "noise hides it: pay more, or score by mae or mse"
 _NOT_SHOWN = (Status.NO_NOISE, Status.UNPAID, Status.UNPROVEN)
 _LEARNED = ("the schema was learned", "(learned: ", "learned from records", "by a schema that was learned")
 
@@ -306,8 +305,9 @@ def scores_of(scores: Any, digest: str = "") -> list[Line]:
 def _score(name: str, value: Any) -> Line:
     row = row_named(re.split(r" by |, ", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
-    words = "" if row is None else f"each record adds: {row.words}; {clip_words(report)}".rstrip("; ")
-    out: Line = {"name": name, "words": words}
+    added = "" if row is None else f"each record adds: {row.words}"
+    counted = next((line for line in getattr(report, "public", ()) if line.startswith("number of ")), "")
+    out: Line = {"name": name, "words": "; ".join(filter(None, (added, clip_words(report), counted)))}
     out["price"] = (
         f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}; "
         f"{report.status}"
@@ -318,8 +318,8 @@ def _score(name: str, value: Any) -> Line:
         return out | {"text": f"{value.error:.3f}", "interval": "expected calibration error"}
     number = float(value)
     constant = getattr(value, "baseline", None)
-    worse = row is not None and row.is_worse(name, number, ends or (), constant)
-    baseline = f"{constant_words(constant)}{'; the score is worse' * bool(worse)}"
+    verdict = "" if row is None else row.verdict(name, number, ends or (), constant)
+    baseline = "; ".join(filter(None, (constant_words(constant), verdict)))
     out |= {"text": f"{number:.4g}", "interval": "exact", "baseline": baseline}
     if ends is None:
         return out
