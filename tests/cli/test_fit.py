@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -290,10 +291,25 @@ def test_bad_data_ends_with_3_and_costs_nothing(folder, booked, case):
         assert ledger.history("people") == []
 
 
+def test_a_refused_budget_names_an_epsilon_that_fits(folder, booked):
+    words = ("fit", "people.csv", *FIT[:-1])
+    first = typed(*words, 7, "--delta", 1e-3, *booked, "--output", "0.sordino", code=4)
+    assert "What would fit is about epsilon 6 at delta 0.001; for more, ask whoever owns the data" in first
+    typed(*words, 2, *booked, "--output", "1.sordino")
+    for delta in (1e-3, 1e-5):
+        said = typed(*words, 20, "--delta", delta, *booked, "--output", "2.sordino", code=4)
+        fits = float(re.search(r"What would fit is about epsilon ([\d.]+) at delta", said)[1])
+        assert 1 < fits < 12
+        assert "remaining" not in said
+        above = typed(*words, 1.02 * fits, "--delta", delta, *booked, "--output", "2.sordino", code=4)
+        assert f"epsilon {fits:g} at" in above
+    typed(*words, fits, "--delta", delta, *booked, "--output", "3.sordino")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--epsilon", "-1"), "epsilon > 0"),
+        (("--epsilon", "-1"), "epsilon > 0 (inf for no privacy)"),
         (("--set", "data_nrm=3"), "no parameter 'data_nrm'"),
         (("--delta", "2"), "Expected delta"),
         (("--output", "nowhere/m.sordino"), "no folder"),

@@ -225,6 +225,7 @@ def test_a_label_that_is_not_declared_is_refused_without_being_named(label):
     ) as caught:
         SCHEMA.split(table)
     assert "perhaps" not in str(caught.value)
+    assert 'write missing = "leave out" for the target' in str(caught.value)
     assert caught.value.__context__ is None
 
 

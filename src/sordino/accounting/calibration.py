@@ -145,7 +145,7 @@ def solve_scale(event_at: EventAt, epsilon: float, delta: float, relation: Relat
     if is_non_private(flatten(events[0])):
         raise CalibrationError(
             "The plan holds a release without noise, so its epsilon is inf at every noise scale. "
-            "Give every release a mechanism, or ask for epsilon=float('inf')."
+            "Give every release a mechanism, or ask for an infinite epsilon (inf)."
         )
     key = cache_key([encode(event) for event in events], epsilon, delta, relation.value)
     for remembered in (_MEMORY.get, load):

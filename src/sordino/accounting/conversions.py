@@ -107,7 +107,7 @@ def default_delta(population: int) -> float:
 def check_epsilon(epsilon: float) -> float:
     """Return epsilon as a float, or say what is wrong with it."""
     if not is_number(epsilon) or not epsilon > 0:
-        raise InvalidInputError(f"Expected epsilon > 0 (float('inf') for no privacy), got {epsilon!r}.")
+        raise InvalidInputError(f"Expected epsilon > 0 (inf for no privacy), got {epsilon!r}.")
     return float(epsilon)
 
 

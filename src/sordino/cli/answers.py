@@ -222,9 +222,9 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool) -
     report, ends = found.get("privacy"), found.get("interval", ())
     beside = found["metric"], found.get("value"), ends, found.get("baseline")
     hidden = [g for g in found.get("groups", [found]) if not all(map(math.isfinite, g.get("interval", ())))]
+    verdict = row.verdict(*beside)
     for line in hidden:
         line["value"] = None
-    verdict = row.verdict(*beside)
     said = [f"not known, {HIDDEN_SCORE}"] * bool(hidden) + [UNTOLD] * (verdict == UNTOLD)
     whole = {**found, "worse than constant": row.is_worse(*beside), "notes": [*found["notes"], *said]}
     whole["privacy"] = None if report is None else report.to_dict()

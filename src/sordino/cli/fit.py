@@ -257,7 +257,7 @@ class Delivery:
             facts = {"model": type(model).__name__, "output": output, "run": run}
             shared.document({**facts, "privacy": report.to_dict()})
         else:
-            on = f" on {run['rows']} records" if "rows" in run else ""
+            on = f" on {run['rows']} record{'s' * (run['rows'] != 1)}" if "rows" in run else ""
             click.echo(f"{type(model).__name__}{on}: {shared.guarantee(report)}.\n{report.guarantee}")
             shared.tell_schema_price(report)
             if "chosen" in found:

@@ -642,7 +642,7 @@ class MetricRow:
         """Tell whether a score is worse than the best constant's; None where that cannot be told."""
         if baseline is None or abs(baseline[0]) < 4.0 * baseline[1] or not np.isfinite(ends).all():
             return None
-        if len(ends) and ends[0] - 2.0 * baseline[1] <= baseline[0] <= ends[1] + 2.0 * baseline[1]:
+        if len(ends) and max(ends[0] - baseline[0], baseline[0] - ends[1]) <= 2.0 * baseline[1]:
             return None
         return bool(value < baseline[0] if self.gain or name.startswith("neg_") else value > baseline[0])
 

@@ -11,11 +11,12 @@ from enum import Enum
 from dp_accounting import dp_event as dp
 
 from sordino.accounting.calibration import certify, rdp_curve
+from sordino.accounting.conversions import gaussian_epsilon
 from sordino.accounting.trees import flatten
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError, UnsupportedError
 from sordino.kernel.events import PureDpEvent, Relation
 from sordino.ledger.policy import BudgetPolicy, RenyiFilter
-from sordino.values import at_most, check_number
+from sordino.values import at_least, at_most, check_number
 
 
 class FilterMode(str, Enum):
@@ -128,13 +129,28 @@ class Account:
         budgets = self.filter.budgets(self.policy.epsilon)
         return any(total <= most for total, most in zip(self._renyi_with(charge), budgets))
 
+    def left(self, delta: float) -> tuple[float, float]:
+        """Return epsilon of the largest Gaussian or pure plan that fits, and its delta, at most this."""
+        policy, rho = self.policy, 0.0
+        largest = policy.epsilon if math.isinf(policy.epsilon) else 0.0
+        if self.mode is not FilterMode.RENYI:
+            delta = min(delta, float(exact(policy.delta) - self.delta))
+            largest = float(exact(policy.epsilon) - self.epsilon)
+        if self.mode is FilterMode.BASIC or math.isinf(policy.epsilon):
+            return largest, delta
+        for order, budget, total in zip(self.filter.orders, self.filter.budgets(policy.epsilon), self.renyi):
+            if math.isinf(order) and self.mode is FilterMode.RENYI:
+                largest = max(largest, budget - total) if total < math.inf else largest
+            else:
+                rho = max(rho, (budget - total) / order)
+        return max(largest, gaussian_epsilon(math.sqrt(2 * rho), delta) if rho * delta > 0 else 0.0), delta
+
     def _refusal(self, charge: Charge) -> str:
         asked = f"The plan asks for ({at_most(charge.epsilon)}, {at_most(charge.delta)})"
         whole = f"the budget ({self.policy.epsilon:.4g}, {self.policy.delta:.4g})"
-        remedy = (
-            "Nothing was reserved. Plan with a smaller epsilon or delta (`remaining` says what is left of "
-            "both), or ask whoever owns the data."
-        )
+        epsilon, delta = self.left(charge.delta)
+        fits = f"about epsilon {at_least(epsilon, 3)} at delta {at_least(delta, 3)}"
+        remedy = f"Nothing was reserved. What would fit is {fits}; for more, ask whoever owns the data."
         if self.mode is FilterMode.RENYI and all(math.isinf(cost) for cost in charge.renyi):
             left = "it has no Rényi curve, and this data set is guarded by the RDP filter"
             remedy = (

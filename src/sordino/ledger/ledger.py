@@ -18,7 +18,6 @@ from typing import Any, Self
 from dp_accounting import dp_event as dp
 
 from sordino.accounting.calibration import Certificate, certify
-from sordino.accounting.conversions import gaussian_epsilon
 from sordino.errors import (
     BudgetExceededError,
     DatasetExistsError,
@@ -31,7 +30,7 @@ from sordino.errors import (
 )
 from sordino.kernel.events import Relation, compose_events
 from sordino.kernel.noise import public_generator
-from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, exact, pure_epsilon
+from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, pure_epsilon
 from sordino.ledger.address import Address, hide, is_gone, is_mine, person, person_of, sign_owner
 from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
@@ -299,27 +298,7 @@ def spent_of(account: Account) -> Spent:
 
 def remaining_of(account: Account) -> Remaining:
     """Return what can still be booked on an account."""
-    policy, left = account.policy, 1 - account.fraction
-    if account.mode is FilterMode.UNDECIDED:
-        return Remaining(policy.epsilon, policy.delta, left)
-    if account.mode is FilterMode.BASIC:
-        epsilon = float(exact(policy.epsilon) - account.epsilon)
-        return Remaining(epsilon, float(exact(policy.delta) - account.delta), left)
-    return Remaining(_largest_gaussian(account), policy.delta, left)
-
-
-def _largest_gaussian(account: Account) -> float:
-    """Return the epsilon of the largest Gaussian plan, or pure plan, that still fits."""
-    policy, rho, pure = account.policy, 0.0, 0.0
-    budgets = account.filter.budgets(policy.epsilon)
-    for order, budget, total in zip(account.filter.orders, budgets, account.renyi):
-        if math.isinf(order):
-            pure = max(pure, budget - total) if total < math.inf else pure
-        else:
-            rho = max(rho, (budget - total) / order)
-    if math.isinf(policy.epsilon):
-        return math.inf
-    return max(pure, gaussian_epsilon(math.sqrt(2 * rho), policy.delta) if rho > 0 else 0.0)
+    return Remaining(*account.left(account.policy.delta), 1 - account.fraction)
 
 
 class Ledger:

@@ -119,10 +119,7 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """All of a data set's account; in basic mode (``adds_up``) the ledger adds certificates plainly.
-
-    Where it is known when a run began and ended (``ran``), reservations of other times are not its own.
-    """
+    """All of a data set's account; in basic mode (``adds_up``) the ledger adds certificates plainly."""
 
     dataset_id: str
     epsilon: float
@@ -131,7 +128,7 @@ class History:
     relation: str
     adds_up: bool
     steps: tuple[Step, ...]
-    ran: tuple[str, str] = ("", "9")
+    ran: tuple[str, str] = ("", "9")  # reservations of other times are those of other runs
 
     @classmethod
     def read(cls, ledger: Ledger, dataset_id: str) -> History:
@@ -172,8 +169,7 @@ class History:
 class Booking:
     """The account just before and just after each reservation of a run, and now.
 
-    Where others are for equal releases, and nothing says which are those of the run, ``parts`` holds all of
-    them and ``among`` says how many are its own; else it is 0.
+    Where nothing says which of some equal ones are its own, ``parts`` has all, and ``among`` of them are.
     """
 
     history: History

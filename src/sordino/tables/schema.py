@@ -252,7 +252,8 @@ class Schema:
             raise refuse(
                 target.name,
                 "a record has a target that is missing or not declared",
-                "Declare it, or leave out such records by a public rule.",
+                'Declare it, or write missing = "leave out" for the target in the schema, which leaves out '
+                "records without one (sordino schema show SCHEMA lists what is declared).",
             )
         return out
 
