@@ -28,8 +28,12 @@ def people(tmp_path, monkeypatch):
 def test_a_stranger_types_what_init_says_and_has_a_report(people):
     told = typed_json("init", "people.csv", "--target", "y", "--epsilon", 4)
     assert told["next"][1:] == [
-        "sordino fit --config people.run.toml",
-        "sordino report people.sordino --ledger budget.db --dataset people --output people.html",
+        "sordino split people.csv --schema people.toml --train people-train.csv --test people-test.csv",
+        "sordino fit people-train.csv --config people.run.toml",
+        "sordino evaluate people.sordino people-test.csv --config people.run.toml --epsilon 0.5 --output "
+        "people-score.json",
+        "sordino report people.sordino --ledger budget.db --dataset people --output people.html --scores "
+        "people-score.json",
     ]
     blank = typed("schema", "check", "people.toml", code=3)
     assert "kind" in blank
@@ -40,7 +44,7 @@ def test_a_stranger_types_what_init_says_and_has_a_report(people):
         typed(*line.split()[1:])
     assert Path("people.html").stat().st_size > 10_000
     with sordino.Ledger.open("budget.db") as book:
-        assert [entry.status.value for entry in book.history("people")] == ["settled"]
+        assert [entry.status.value for entry in book.history("people")] == ["settled", "settled"]
         assert book.policy("people").epsilon == 4
 
 

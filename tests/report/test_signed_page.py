@@ -1,5 +1,7 @@
 """What a board signs: purpose, names, scores beside the best constant, and scores of this very model."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,6 +50,16 @@ def test_each_column_has_its_curve(model, tmp_path):
     told = CliRunner().invoke(main, ["inspect", str(tmp_path / "m.sordino")])
     assert "effect on the prediction" in told.output
     assert "age" in told.output
+
+
+def test_names_of_levels_that_are_cut_say_so():
+    from sordino.report.run_page import _curve
+
+    names = ("a", "b", "c", "d", "twelve signs", "thirteen sign", "g")
+    shape = SimpleNamespace(name="ward", at=[names], effect=np.arange(7.0), noise=None)
+    assert _curve(shape)["first"] == "a, b, c, d, twelve signs, thirteen si..., ..."
+    shape = SimpleNamespace(name="ward", at=[names[:2]], effect=np.arange(2.0), noise=None)
+    assert _curve(shape)["first"] == "a, b"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +196,7 @@ def _value(found: dict[str, Any]) -> Any:
     def number(line: dict[str, Any]) -> Any:
         (low, high), constant = map(float, line["interval"]), line.get("baseline")
         baseline = None if constant is None else (float(constant[0]), float(constant[1]))
-        value = math.nan if line["value"] is None else float(line["value"])  # noise hides it
+        value = float("nan" if line["value"] is None else line["value"])  # noise hides it
         return PrivateFloat(value, report, (low, high), None, baseline, of)
 
     return [(line["group"], number(line)) for line in found["groups"]] if "groups" in found else number(found)

@@ -90,22 +90,22 @@ def init(
         head += "# The password of the ledger is not written down: PGPASSWORD or a password file has it.\n"
     said = tomli_w.dumps({"ledger": ledger, "dataset": name, **how, "fit": fit})
     replace_file(config, f"{head}{said}".encode())
-    model = f"{name}.sordino"
     check = shared.command_line("schema", "check", schema, data, **how)
-    steps = [
-        f"Fill in the blanks of {schema}, then: {check}",
-        shared.command_line("fit", config=config),
-        shared.command_line("report", model, ledger=ledger, dataset=name, output=f"{name}.html"),
-    ]
-    if as_json:
-        shared.document(
-            {"schema": schema, "config": config, "ledger": ledger, "dataset": name, "next": steps}
-        )
-        return
-    click.echo(
-        f"{name}: epsilon {epsilon:g}, delta {delta:g} per {policy.unit} on {ledger}. No record was read."
-    )
-    click.echo("Next:\n" + "\n".join(f"  {i}. {step}" for i, step in enumerate(steps, 1)))
+    train, test, score = (f"{name}-{end}" for end in ("train.csv", "test.csv", "score.json"))
+    price = {"config": config, "epsilon": epsilon / (2 * _SHARE), "output": score}
+    page = {"ledger": ledger, "dataset": name, "output": f"{name}.html", "scores": None if how else score}
+    steps = [f"Fill in the blanks of {schema}, then: {check}"]
+    if how:  # `split` writes plain CSV, which the options of another file would misread
+        steps.append(shared.command_line("fit", config=config))
+    else:
+        steps.append(shared.command_line("split", data, schema=schema, train=train, test=test))
+        steps.append(shared.command_line("fit", train, config=config))
+        steps.append(shared.command_line("evaluate", fit["output"], test, **price))
+    steps.append(shared.command_line("report", fit["output"], **page))
+    made = {"schema": schema, "config": config, "ledger": ledger, "dataset": name, "next": steps}
+    words = f"{name}: epsilon {epsilon:g}, delta {delta:g} per {policy.unit} on {ledger}. No record was read."
+    lines = "".join(f"\n  {i}. {step}" for i, step in enumerate(steps, 1))
+    shared.result(as_json, made, f"{words}\nNext:{lines}")
 
 
 # ------------------------------------------------------------------------------------------ `sordino doctor`

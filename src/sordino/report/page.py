@@ -215,8 +215,7 @@ def booking_of(
         )
     try:
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
-        history = History.read(book, dataset_id)
-        history = history if ran is None else replace(history, ran=ran)
+        history = replace(History.read(book, dataset_id), ran=ran or ("", "9"))
     except SordinoError as error:
         return f"The ledger could not be read ({type(error).__name__})."
     numbers = history.booked(report.event)

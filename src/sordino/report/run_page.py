@@ -226,9 +226,9 @@ def _curve(shape: Any) -> Line:
         band = _path([*x, *x[::-1]], [*up, *down[::-1]])
         return out | {"first": f"{at[0]:g}", "last": f"{at[-1]:g}", "line": _path(x, middle), "band": band}
     x = 200.0 * (np.arange(len(at)) + 0.5) / len(at)
-    labels = [str(value)[:12] for value in at]
+    labels = [name if len(name := str(value)) <= 12 else f"{name[:11]}..." for value in at]
     dots = list(zip(x.tolist(), middle.tolist(), up.tolist(), down.tolist(), labels, strict=True))
-    return out | {"first": ", ".join(labels[:6]), "dots": dots}
+    return out | {"first": ", ".join([*labels[:6], *["..."] * (len(at) > 6)]), "dots": dots}
 
 
 def _path(x: Any, y: Any) -> str:
