@@ -220,7 +220,7 @@ def test_the_error_of_a_quantile_falls_in_epsilon_and_in_the_number_of_records()
 def test_a_few_quantiles_together_cost_less_than_one_by_one():
     q, rng, found = np.array([0.25, 0.5, 0.75]), np.random.default_rng(2), []
     with seeded_noise_not_private(4):
-        for _ in range(60):
+        for _ in range(150):
             x = rng.normal(50, 10, 500)
             truth = np.quantile(x, q)
             together = sordino.quantiles(x, q, 0.5, bounds=(0.0, 100.0))
