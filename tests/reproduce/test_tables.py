@@ -309,3 +309,18 @@ def test_the_norm_of_the_gradient_is_that_of_the_whole_objective():
     slope = [(value(at + step) - value(at - step)) / 2e-6 for step in steps]
     model = SimpleNamespace(classes_=np.array([0, 1]), coef_=w[None], intercept_=np.array([b]))
     assert linear.gradient_norm(model, task) == pytest.approx(np.linalg.norm(slope), rel=1e-6)
+
+
+def test_the_convolutions_of_cnn6_have_seen_no_private_image():
+    torch = pytest.importorskip("torch")
+    networks = pytest.importorskip("sordino.literature.reproduce.networks")
+    x = torch.from_numpy(np.random.default_rng(0).random((24, 3, 32, 32), dtype=np.float32))
+    data = networks.Images(x, torch.arange(24) % 10, x[:4], torch.arange(4), networks.convolutions)
+    found = networks.pretrain(data, epochs=1)
+    assert found.x.shape == (12, 2048)
+    assert found.y.tolist() == data.y[12:].tolist()
+    other = networks.pretrain(replace(data, x=torch.cat([x[:12], 1 - x[12:]]), y=data.y.flip(0)), epochs=1)
+    assert torch.equal(other.test_x, found.test_x)
+    assert not torch.equal(other.x, found.x)
+    moved = networks.pretrain(replace(data, x=torch.cat([1 - x[:12], x[12:]])), epochs=1)
+    assert not torch.equal(moved.test_x, found.test_x)
