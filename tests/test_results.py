@@ -84,6 +84,11 @@ def test_every_miss_of_a_kept_table_is_explained_by_numbers_on_its_page(kept):
             assert re.search(r"\d", said.words), row
 
 
+def test_the_page_of_verdicts_counts_the_runs_that_have_no_commit():
+    made = runpy.run_path(str(ROOT / "docs" / "figures" / "evidence.py"))["kept"]()
+    assert f"\n\n{made}\n\n" in (ROOT / "docs" / "evidence.md").read_text("utf-8")
+
+
 def test_every_kept_run_has_its_commit_its_seed_and_the_settings_of_today(kept):
     known = table_named(kept.stem).runs()
     for key, one in json.loads(kept.read_text("utf-8"))["runs"].items():

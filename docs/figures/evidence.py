@@ -18,7 +18,7 @@ from sordino.literature.reproduce.tables import KINDS, count_kinds
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, KEPT = ROOT / "docs" / "evidence.md", ROOT / "benchmarks" / "results"
-MARKS = ("counts", "referee")
+MARKS = ("kept", "counts", "referee")
 # Rows of docs/figures/verdicts.py by paper. Those whose epsilon the dominating pair of data sets attains have
 # a mark of their own; the others have an upper bound only, or an example of their own.
 PAPERS = {
@@ -29,6 +29,24 @@ PAPERS = {
     "tao": ("Tao et al.", ("DPODME", "DP-SCO", "Peeling")),
 }
 UPPER_BOUNDS = ("Frank-Wolfe", "Peeling", "DP-VRPCA", "PPI", "Local Obj P")
+
+
+def kept() -> str:
+    """Return how many runs are kept, and how many with the commit that made them."""
+    without: dict[str, int] = {}
+    total = 0
+    for path in sorted((KEPT / "reproduced").glob("*.json")):
+        runs = json.loads(path.read_text("utf-8"))["runs"].values()
+        commits = [one["commit"] for run in runs for one in run["outcomes"]]
+        without[path.stem] = sum(commit.startswith("before") for commit in commits)
+        total += len(commits)
+    rest = sum(without.values())
+    words = f"Of {total:,} runs {total - rest:,} are kept with the commit that made them"
+    words += " (a plus: with changes that were committed later)"
+    if not rest:
+        return f"{words}."
+    tables = ", ".join(f"`{name}` {count:,}" for name, count in without.items() if count)
+    return f'{words}, {rest:,} with "before" one, because an earlier version made them: {tables}.'
 
 
 def counts() -> str:
@@ -125,7 +143,7 @@ def _draw_row(axis: Any, place: int, row: Any, shown: float) -> None:
 
 def page(text: str) -> str:
     """Return the page with its tables made anew."""
-    for mark, made in zip(MARKS, (counts(), referee())):
+    for mark, made in zip(MARKS, (kept(), counts(), referee())):
         start, end = f"<!-- {mark}: made by docs/figures/evidence.py -->", f"<!-- end of {mark} -->"
         before, _, rest = text.partition(start)
         text = f"{before}{start}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
@@ -135,7 +153,7 @@ def page(text: str) -> str:
 def main() -> None:
     """Write the page, those of all tables, and the pictures; or show the counts."""
     if "--print" in sys.argv:
-        print(counts(), referee(), sep="\n\n")
+        print(kept(), counts(), referee(), sep="\n\n")
         return
     PAGE.write_text(page(PAGE.read_text("utf-8")), encoding="utf-8")
     for path in sorted((KEPT / "reproduced").glob("*.json")):
