@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,6 +147,16 @@ def test_on_other_rows_of_the_set_number_and_ratio_have_to_hold():
     assert small_number.kind == MISSED
     assert "0.2 for 0.3, and 2 times the model without privacy for 1.5 printed" in small_number.words
     assert judged(like, one, sound=Cell((0.4,)), plain=Cell((0.39,))).kind == MISSED
+
+
+def test_a_row_may_be_of_another_set_than_its_table():
+    like, one = table(likeness="like"), row(0.3, plain=0.2)
+    cells = {"sound": Cell((0.2,)), "plain": Cell((0.1,))}
+    assert judged(like, one, **cells).kind == MISSED  # by the ratio
+    assert judged(like, replace(one, likeness="same"), **cells).kind == REPRODUCED
+    large = {"sound": Cell((3.0,)), "plain": Cell((2.9,))}
+    assert judged(like, one, **large).kind == MISSED  # by the number
+    assert judged(like, replace(one, likeness="stand-in"), **large).kind == REPRODUCED
 
 
 def test_a_plain_model_that_loses_to_a_private_one_is_no_reference():

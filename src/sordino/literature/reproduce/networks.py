@@ -208,7 +208,14 @@ def srm_networks(quick: bool) -> tables.Table:
     """Return the test errors of DP-SRM and DP-SGD."""
     rows = [
         tables.Row(
-            group, method, epsilon, DELTA, number, _cells(group, method, epsilon, quick), page.get("plain")
+            group,
+            method,
+            epsilon,
+            DELTA,
+            number,
+            _cells(group, method, epsilon, quick),
+            page["plain"],
+            None if quick else page.get("likeness"),
         )
         for group, page in _PAGE.items()
         for method, numbers in page["numbers"].items()

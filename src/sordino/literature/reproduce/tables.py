@@ -77,6 +77,7 @@ class Row:
     published: float | None  # None: drawn in a figure only
     cells: RowCells
     published_plain: float | None = None
+    likeness: Likeness | None = None  # None: that of the table
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ class Table:
     tolerance : how far ours may be from a published number of a two-sided table.
     share : the same as a share of the number, for one of which only the order of magnitude is printed, or a
         standard error.
-    order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown.
+    order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown;
+        ``orders`` has those of single sets.
     trivial : by group, what a model that predicts nothing reaches; an order among such models is none.
     two_sided : whether a number on the good side is as wrong as one on the other (slopes, drawn noise).
     """
@@ -112,6 +114,7 @@ class Table:
     repeats: int = 3
     needs: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
+    orders: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     tolerance: float = 0.0
     share: float = 0.0
     trivial: Mapping[str, float] = field(default_factory=dict)
@@ -121,6 +124,10 @@ class Table:
         """Return what has to be run, by key."""
         cells = (cell for row in self.rows for cell in row.cells.values())
         return {cell.key: cell for cell in cells if isinstance(cell, Runs)}
+
+    def order_of(self, row: Row) -> Sequence[Sequence[str]]:
+        """Return the methods of a row's figure from best to worst."""
+        return self.orders.get(row.group, self.order)
 
     def gain(self, ours: float, other: float) -> float:
         """Return by how much one number is better than another."""
@@ -268,9 +275,10 @@ def _finite(cell: Cell | str) -> Cell | None:
 
 def _units(table: Table, row: Row, cells: Cells) -> list[tuple[float, float, str]]:
     """Return the units in which a row is judged: ours, the paper's, and their name."""
-    raw = [] if table.likeness == "stand-in" else [(1.0, 1.0, "")]
+    likeness = row.likeness or table.likeness
+    raw = [] if likeness == "stand-in" else [(1.0, 1.0, "")]
     ours = reference(table, cells)
-    if table.likeness == "same" or ours is None or not row.published_plain:
+    if likeness == "same" or ours is None or not row.published_plain:
         return raw
     return [*raw, (ours.mean, row.published_plain, " times the model without privacy")]
 
@@ -327,7 +335,7 @@ def _by_printed(table: Table, row: Row, cells: Cells) -> tuple[str, list[str]]:
     said = [f"the printed noise certifies {found}, not {row.epsilon:g}"] if worst > row.epsilon else []
     if math.isfinite(paper.mean) and _standing(table, row, cells, paper) != "behind":
         return BY_PRINTED if said else MISSED, said
-    if table.likeness == "stand-in":
+    if (row.likeness or table.likeness) == "stand-in":
         return MISSED, said
     reachable = plain is None or _standing(table, row, cells, plain) != "behind"
     said.append(f"the printed noise itself reaches {paper.mean:.4g} here")
@@ -336,9 +344,9 @@ def _by_printed(table: Table, row: Row, cells: Cells) -> tuple[str, list[str]]:
 
 def _without(table: Table, row: Row, cells: Cells) -> Iterator[str]:
     """Yield what can be had here without privacy, where that is no more than what is printed with it."""
-    plain = cells["plain"]
+    plain, stand_in = cells["plain"], (row.likeness or table.likeness) == "stand-in"
     assert row.published is not None
-    if isinstance(plain, Cell) and table.likeness != "stand-in" and table.gain(plain.mean, row.published) < 0:
+    if isinstance(plain, Cell) and not stand_in and table.gain(plain.mean, row.published) < 0:
         yield f"without privacy {plain.mean:.4g} is reached here"
 
 
@@ -363,11 +371,10 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
 def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str, list[str]]:
     """Return the kind of an order that is not seen, what the printed noise shows, and our default if best."""
     printed, row, kind, said = _methods(beside, "paper"), beside[0][0], MISSED, []
-    if sum(bool(printed.keys() & group) for group in table.order) > 1:  # of one group alone there is no order
+    order = table.order_of(row)
+    if sum(bool(printed.keys() & group) for group in order) > 1:  # of one group alone there is no order
         shown = bool(_shows_order(table, row, printed))
-        best = [
-            v for method in table.order[0] if method in printed for v in printed[method].certified.values()
-        ]
+        best = [v for method in order[0] if method in printed for v in printed[method].certified.values()]
         beyond = max(best, default=0.0) > row.epsilon  # noise of others that is too small helps them alone
         kind = (BY_PRINTED if beyond else MISSED) if shown else NOT_REPRODUCIBLE
         words = "shows it" if shown else "does not show it either"
@@ -408,7 +415,7 @@ def _beats_nothing(table: Table, row: Row, cell: Cell) -> bool:
 
 def _shows_order(table: Table, row: Row, found: Mapping[str, Cell]) -> bool | None:
     """Tell whether methods come in the order of the figure; None where no two of them are apart."""
-    rank = {method: place for place, group in enumerate(table.order) for method in group}
+    rank = {method: place for place, group in enumerate(table.order_of(row)) for method in group}
     here = [method for method in _ranking(table, found) if method in rank]
     apart = [
         (one, other)
