@@ -157,6 +157,29 @@ def test_new_targets_are_covered_where_ranks_are_noisy():
     assert 0.9 <= np.mean(shares) < 0.97
 
 
+@pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
+@pytest.mark.filterwarnings("ignore:.*their declared bounds:sordino.errors.FitWarning")
+@pytest.mark.parametrize("rare", [0.0, 0.03])
+def test_targets_that_are_all_alike_are_covered(rare):
+    """A radius a hair below an error that nearly all records have covered nothing in half of the calls."""
+    rng, shares, radii = np.random.default_rng(11), [], []
+
+    def targets(n):
+        return 3e5 + 1e5 * (rng.random(n) < rare)
+
+    X = rng.uniform(-1, 1, (3000, 2))
+    model = sordino.LinearRegression(1.0, 1e-6, data_norm=1.5, target_bound=1e6).fit(X, targets(3000))
+    model.coef_ = np.zeros(2)  # as it is where nothing can be learned
+    for _ in range(12):
+        found = sordino.prediction_intervals(model, X, targets(3000), epsilon=1.0, delta=1e-6, coverage=0.9)
+        _, low, high = found.predict(X)
+        y = targets(3000)
+        shares.append(np.mean((low <= y) & (y <= high)))
+        radii.append(found.radius)
+    assert min(shares) > 0.95
+    assert np.median(radii) < 9e4
+
+
 def test_prediction_intervals_of_persons_ask_one_row_of_each():
     X, y = draw(np.random.default_rng(6), 900)
     found = sordino.prediction_intervals(fitted(X, y), X, y, coverage=0.7, groups=np.arange(900) // 3)

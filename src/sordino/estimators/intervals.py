@@ -244,6 +244,7 @@ class PredictionIntervals:
         """Return predictions and the ends of their intervals, within the declared bounds of the targets."""
         found = np.asarray(self.model.predict(X), dtype=float)
         reach = self.radius * _scale(self.model, found)
+        reach += 2.0**-48 * (np.abs(found) + reach)  # a target at the end stays inside, however it is rounded
         limits = _limits(self.model)
         return found, np.clip(found - reach, *limits), np.clip(found + reach, *limits)
 
@@ -266,6 +267,7 @@ def prediction_intervals(
     Whatever the law of the records and however wrong the model, a new record of the same law is covered with
     at least about this probability (split conformal prediction): the rank is one standard deviation of its
     noise higher than the share asks, so where records times epsilon are few, radius and coverage are larger.
+    The radius is rounded up, so that errors which are all alike are covered.
     Where that rank is beyond the last record (95 % at epsilon 1: below about 500 records), or the radius as
     wide as the declared bounds, ends are these bounds, and a :class:`FitWarning` says so. Errors of
     counts are measured in roots of the prediction, those of Gamma amounts in the prediction.

@@ -65,7 +65,8 @@ class RankQuantiles:
     it is left out, and the ends are the bounds.
 
     With ``outwards`` an answer errs upwards, as a quantile must that is to lie above a share of the records:
-    it is looked for two folds further up, and is infinite beyond the last record.
+    it is looked for two folds further up, is infinite beyond the last record, and is the end of its cell, so
+    that records which are all alike are below it.
 
     **Privacy.** Up to three :class:`~sordino.kernel.JointSelection`, and Gaussian counts of cells and nodes.
     """
@@ -128,7 +129,8 @@ class RankQuantiles:
             inside = [np.clip((out + q.size * len(columns)) * fold, 0.5, total / 2.0) for out in outside]
             aims = np.clip(ranks, inside[0], total - inside[1]) - share * total
             far = [Grid(self._borders(bits, m), penalty=FAINT * scale) for m in middle]
-            found = np.sort(_choose(curator, "values", columns, list(zip(near, far)), aims, share))
+            grids, at = list(zip(near, far)), 1.0 if self.outwards else 0.5
+            found = np.sort(_choose(curator, "values", columns, grids, aims, share, at))
             value = found[:, :, np.argsort(np.argsort(q, kind="stable"))]
             value = np.where((ranks > total)[:, None] & self.outwards, np.inf, value)
         ends = [np.full((*value.shape[:2], q.size), end) for end in self.bounds or (-np.inf, np.inf)]
@@ -206,12 +208,20 @@ class RankQuantiles:
 
 
 def _choose(
-    curator: Curator, name: str, columns: tuple[int, ...], grids: list[Any], aims: Floats, share: Floats
+    curator: Curator,
+    name: str,
+    columns: tuple[int, ...],
+    grids: list[Any],
+    aims: Floats,
+    share: Floats,
+    at: float = 0.5,
 ) -> Floats:
-    """Return the middles of the cells that are chosen: groups x columns x ranks."""
+    """Return a point of each cell that is chosen, 0 its lower end, 1 its upper: groups x columns x ranks."""
     lists = [[(*one, list(zip(row, share))) for one in zip(columns, grids)] for row in aims]
     found = curator.release(name, lists).reshape(len(aims), len(columns), -1)
-    numbers = [np.concatenate([g.borders[:-1] / 2.0 + g.borders[1:] / 2.0 for g in one]) for one in grids]
+    numbers = [
+        np.concatenate([(1.0 - at) * g.borders[:-1] + at * g.borders[1:] for g in one]) for one in grids
+    ]
     return np.stack([numbers[j][found[:, j]] for j in range(len(columns))], axis=1)
 
 
