@@ -86,9 +86,14 @@ def keys_of_the_system():
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_user_directories(tmp_path_factory):
-    """Keep the tests away from the caches, ledgers and settings of the user who runs them."""
+    """Keep the tests away from the caches, ledgers and settings of the user who runs them.
+
+    The processes of one run share a cache: a plan that one has calibrated is certified by the others, once.
+    """
     home = tmp_path_factory.mktemp("user")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(home / name.lower()))
+        if "PYTEST_XDIST_WORKER" in os.environ:  # its folder lies in that of the run
+            patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
         yield

@@ -9,6 +9,7 @@ import ast
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +69,7 @@ def rooms() -> list[str]:
     return sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
 
+@cache
 def imports() -> Graph:
     """Return how many import statements lead from each room to each other one, those inside functions too."""
     found: Graph = {room: Counter() for room in rooms()}

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import sordino
 from sordino.accounting import gaussian_epsilon
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.estimators.metrics import METRICS, Judged, ScoreLimits, row_named
+from sordino.estimators.metrics import METRICS, Judged, ScoreLimits, metric_row
 from sordino.tables import Number, Person, Target
 from sordino.testing import seeded_noise_not_private
 
@@ -327,7 +327,7 @@ def test_subgroups_of_a_model_of_persons_need_owners():
     [("mae", 2.0, True), ("mae", 0.5, False), ("r2", -0.1, True), ("neg_mean_squared_error", -2.0, True)],
 )
 def test_what_is_worse_than_the_constant(name, value, worse):
-    row, constant = row_named(name), {"r2": 0.0, "mae": 1.0}.get(name, -1.0)
+    row, constant = metric_row(name), {"r2": 0.0, "mae": 1.0}.get(name, -1.0)
     assert row.is_worse(name, value, (), (constant, 0.0)) is worse
     assert row.is_worse(name, constant, (), (constant, 0.0)) is False
     assert row.is_worse(name, value, (-math.inf, 1.0), (constant, 0.0)) is None

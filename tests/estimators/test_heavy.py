@@ -26,6 +26,7 @@ LEARNERS = [
     pytest.param(
         HeavyTailedRegressor(loss="huber", solver_options={"gradient": "truncated", "split": True}),
         id="huber",
+        marks=pytest.mark.long,  # what these checks try is the door, which is that of the regressor
     ),
     pytest.param(HeavyTailedRegressor(n_nonzero_coefs=1, max_iter=6), id="sparse"),
     pytest.param(HeavyTailedClassifier(), id="classifier"),

@@ -58,7 +58,7 @@ def test_a_gradient_that_is_asked_again_is_not_added_up_again(kind, monkeypatch)
     held, params = records(kind, SIGNS), (RNG.normal(size=D + 1), AFFINE, None, 1.0)
     found = QUERIES[1].evaluate(held, params)
     again = found.copy()
-    monkeypatch.setattr(type(held), "pulled", None)
+    monkeypatch.setattr(type(held), "add_pulls", None)
     found[:] = 0.0  # what became of the first answer is nothing to the second
     np.testing.assert_array_equal(QUERIES[1].evaluate(held, params), again)
     with pytest.raises(TypeError):
@@ -86,7 +86,7 @@ def test_a_sparse_point_and_an_empty_batch_are_taken():
     point = SparseVector(np.array([D, 2]), np.array([-0.5, 1.0]), D + 1)
     there, here = (QUERIES[0].evaluate(held, (p, AFFINE, None, 1.0)) for p in (point, w))
     assert np.array_equal(there, here)
-    none = held.taken(np.empty(0, dtype=np.int64))
+    none = held.subset(np.empty(0, dtype=np.int64))
     assert not QUERIES[0].evaluate(none, (w, AFFINE, None, 1.0)).any()
 
 

@@ -190,7 +190,7 @@ def test_squares_of_very_long_rows_stay_within_a_very_small_bound(kind):
     rows[:, 0] = 2.0**399 * np.linspace(1.0, 1.9, 30)
     records = TensorRows(tensor_of(rows, kind)).executor(None, bound, 0.0, None)._all
     query = ColumnMoments(bound, True)
-    added = [np.asarray(query.evaluate(records.taken(np.array([i])), None)) for i in range(30)]
+    added = [np.asarray(query.evaluate(records.subset(np.array([i])), None)) for i in range(30)]
     assert np.linalg.norm(added, axis=1).max() <= query.contribution(None)
 
 

@@ -42,7 +42,7 @@ def test_claim_01_a_tiny_row_with_a_huge_target_is_clipped():
     assert np.abs(fitted.coef_).max() < 100.0
 
 
-@pytest.mark.parametrize("width", [768, 8192])
+@pytest.mark.parametrize("width", [768, pytest.param(8192, marks=pytest.mark.long)])
 def test_claim_02_two_nearly_opposite_positions_add_one_clip(width):
     """Float32 Gram products lost the norm: 10.5 clips were added, and Trainer(epsilon=1) measured 17."""
     assert claims_nn.most_of_opposite_positions(width) <= 1.0
@@ -235,11 +235,11 @@ def test_claim_17_targets_far_beyond_an_undeclared_bound_are_not_cut_without_a_w
 def test_claim_18_intervals_of_quantiles_cover_tied_columns(column, bounds):
     """Intervals of 95 % covered 0 of 40 on integer columns of Adult."""
     x, q, hits = claims.TIED[column], [0.25, 0.5, 0.75], np.zeros(3)
-    for seed in range(40):
+    for seed in range(20):
         with seeded_noise_not_private(seed):
             low, high = sordino.quantiles(x, q, epsilon=1.0, bounds=bounds).interval
         hits += (low <= np.quantile(x, q)) & (np.quantile(x, q) <= high)
-    assert hits.min() >= 32  # a coverage of 95 % falls below this once in a million
+    assert hits.min() >= 13  # 95 % of cover falls below this once in 300,000 times, 30 % reach it once in 800
 
 
 @pytest.mark.parametrize("case", claims_nn.UNDERFLOW)

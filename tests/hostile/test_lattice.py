@@ -43,7 +43,7 @@ def moved(case, kind, one, other):
 
 @pytest.mark.parametrize("case", ROUNDED, ids=str)
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_rounded_neighbours_are_as_near_as_the_noise_assumes(case, data):
     kind = data.draw(st.sampled_from([k for k in case.kinds if k != "lazy"]))  # parties ask for all columns
     one, other = data.draw(st.lists(st.tuples(hostile_rows(), case.targets), min_size=2, max_size=2))

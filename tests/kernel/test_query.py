@@ -25,5 +25,5 @@ def test_a_clipped_sum_is_measured_in_l2_and_is_a_query():
 
 
 def test_a_clipped_sum_without_a_bound_is_no_query():
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(AttributeError, match="clip"):
         ClippedSum().sensitivity(Relation.ADD_REMOVE, None)

@@ -19,8 +19,8 @@ from sordino.testing import seeded_noise_not_private
 @pytest.mark.parametrize(
     "estimator",
     [
-        NeuralClassifier(epsilon=30.0, delta=1e-4, random_state=0, max_iter=15, batch_size=400),
-        NeuralRegressor(epsilon=30.0, delta=1e-4, random_state=0, max_iter=20, target_bound=3.0),
+        NeuralClassifier(epsilon=30.0, delta=1e-4, random_state=0, max_iter=6, batch_size=400),
+        NeuralRegressor(epsilon=30.0, delta=1e-4, random_state=0, max_iter=6, target_bound=3.0),
     ],
 )
 def test_scikit_learn_checks_pass_when_the_noise_is_the_same(estimator):

@@ -47,7 +47,9 @@ class Case:
             return True
         if level == LONG or (level != LEAD and not home) or self.place == "csr on disk":
             return True
-        return self.place != "memory" and self.relation == Relation.REPLACE_ONE.value
+        # A run asks the same under either relation, and a changed record is judged under the other one too.
+        again = level != LEAD and len(self.subject.relations) > 1
+        return (again or self.place != "memory") and self.relation == Relation.REPLACE_ONE.value
 
     def judged(self, folder: Path) -> Verdict:
         """Record and replay; refuse nothing, tell everything."""

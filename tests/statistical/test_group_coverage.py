@@ -49,10 +49,12 @@ def covered(kind, column, repeats, n=1500, epsilon=1.0):
 KINDS = ["count", "sum", "mean", "quantile"]
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [("count", "integer"), *((kind, column) for kind in KINDS[1:] for column in COLUMNS)],  # counts read none
+)
 def test_intervals_cover(kind, column):
-    repeats = 60
+    repeats = 40
     assert covered(kind, column, repeats).min() >= stats.binom.ppf(1e-4, repeats, 0.95)
 
 

@@ -10,7 +10,7 @@ from sordino.solvers.heavy.location import border_variances, counts_below
 from sordino.testing import seeded_noise_not_private
 
 pytestmark = pytest.mark.statistical
-REPEATS, N, Q = 220, 400, np.array([0.1, 0.5, 0.8])
+REPEATS, N, Q = 110, 400, np.array([0.1, 0.5, 0.8])  # half of the margins would pass 3 times in a million
 FEWEST = stats.binom.ppf(1e-4, REPEATS, 0.95)
 
 DRAWS = {
@@ -64,8 +64,8 @@ def test_without_noise_the_interval_is_a_few_records_wide():
 @pytest.mark.parametrize("bounds", [None, (0.0, 100.0)])
 def test_a_wide_integer_column_is_covered(bounds):
     x, q, hits = np.random.default_rng(0).integers(17, 90, 5000), [0.25, 0.5, 0.75], np.zeros(3)
-    for seed in range(40):
+    for seed in range(20):
         with seeded_noise_not_private(seed):
             low, high = sordino.quantiles(x, q, epsilon=1.0, bounds=bounds).interval
         hits += (low <= np.quantile(x, q)) & (np.quantile(x, q) <= high)
-    assert hits.min() >= 32
+    assert hits.min() >= 13

@@ -133,7 +133,7 @@ def test_an_extreme_quantile_of_few_records_is_drawn_inwards_not_thrown_out(law)
     with seeded_noise_not_private(5):
         for n, epsilon in ((1000, 0.1), (100, 0.3), (100, 1.0), (100, 10.0)):
             x = 3.0 + LAWS[law].draw(rng, n)
-            for _ in range(15):
+            for _ in range(6):  # a twin that is thrown out one time in six passes 72 draws once in 500,000
                 low, high = sordino.quantiles(x, [0.01, 0.99], epsilon)
                 assert min(-1.0, x.min() - 2.0) <= low <= high <= x.max() + 3.0
 
