@@ -216,7 +216,7 @@ class Tabular:
                 f"{target.kind}. Use a {'regressor' if wanted == 'category' else 'classifier'} instead."
             )
         if in_dask(X):
-            return self._tabled_elsewhere(encoder, X, y, groups)
+            return self._encode_elsewhere(encoder, X, y, groups)
         _refuse_nameless(X, y)
         frame = self.schema.checked(X, target=y is None, person=True)
         groups = self._persons_of(frame, groups)
@@ -226,7 +226,7 @@ class Tabular:
         )
         return self._keep_encoder(encoder).encoded(frame), y, groups
 
-    def _tabled_elsewhere(self, encoder: TableEncoder, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    def _encode_elsewhere(self, encoder: TableEncoder, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
         """Return a table that lies in Dask, encoded there."""
         target, schema = declared_target(self), self.schema
         if y is None and target is not None and target.missing == "leave out":
@@ -268,7 +268,7 @@ class Tabular:
         basis = choose_basis(self.schema, units(), epsilon, **chosen)
         return TableEncoder(self.schema, basis=basis, sparse_output=encoder.sparse_output).fit()
 
-    def _tabled_features(self, X: Any, groups: Any) -> tuple[Any, Any]:
+    def _read_features(self, X: Any, groups: Any) -> tuple[Any, Any]:
         """Return the rows and persons of a table, or what was passed, for a model without targets."""
         encoder = self._fresh_encoder()
         if encoder is None:

@@ -166,7 +166,19 @@ def _mixture_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floa
     replace = relation is Relation.REPLACE_ONE
     fixed_size = isinstance(event, dp.SampledWithoutReplacementDpEvent)
     if replace and fixed_size and isinstance(event.event, dp.GaussianDpEvent):
-        return _fixed_size_curve(event, alpha)
+        # dp-accounting's bound (Wang, Balle, Kasiviswanathan 2019), infinite above order 1024. It wants
+        # std / two contributions, so the multiplier of our events is halved.
+        half = dp.GaussianDpEvent(event.event.noise_multiplier / 2)
+        sized = dp.SampledWithoutReplacementDpEvent(event.source_dataset_size, event.sample_size, half)
+        near = alpha <= 1024
+
+        def sampled() -> Floats:
+            curve = np.full(alpha.shape, np.inf)
+            accountant = rdp.RdpAccountant(alpha[near], NeighboringRelation.REPLACE_ONE)
+            curve[near] = accountant.compose(sized).rdp
+            return curve
+
+        return _at_most_whole(1 / half.noise_multiplier, alpha, sampled)
     if isinstance(event, dp.MixtureOfGaussiansDpEvent) and not replace:
         parts = list(zip(event.sensitivities, event.sampling_probs))
         both = [(parts, [(0.0, 1.0)]), ([(0.0, 1.0)], parts)]
@@ -208,24 +220,6 @@ def _at_most_whole(mu: float, alpha: Floats, sampled: Callable[[], Floats]) -> F
         return whole
     curve = sampled()
     return np.minimum(np.where(np.isnan(curve), np.inf, curve), whole)
-
-
-def _fixed_size_curve(event: dp.SampledWithoutReplacementDpEvent, alpha: Floats) -> Floats:
-    """Return dp-accounting's bound (Wang, Balle, Kasiviswanathan 2019), infinite above order 1024.
-
-    That accountant wants std / two contributions, so the multiplier of our events is halved.
-    """
-    half = dp.GaussianDpEvent(event.event.noise_multiplier / 2)
-    sized = dp.SampledWithoutReplacementDpEvent(event.source_dataset_size, event.sample_size, half)
-    near = alpha <= 1024
-
-    def sampled() -> Floats:
-        curve = np.full(alpha.shape, np.inf)
-        accountant = rdp.RdpAccountant(alpha[near], NeighboringRelation.REPLACE_ONE)
-        curve[near] = accountant.compose(sized).rdp
-        return curve
-
-    return _at_most_whole(1 / half.noise_multiplier, alpha, sampled)
 
 
 def laplace_curve(epsilon: float, alpha: Floats) -> Floats:

@@ -33,7 +33,17 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
-        _tell_report(report)
+        click.echo(f"{shared.guarantee(report)}\n{report.guarantee}")
+        shared.tell_schema_price(report)
+        releases = [
+            (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
+            for r in report.releases
+        ]
+        shared.show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), releases)
+        click.echo("\n  ".join(["Assumed public:", *map(shared.one_line, report.public)]))
+        said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
+        for title, line in ((title, line) for title, lines in said for line in lines):
+            click.echo(f"{title}: {line}")
     if len(shapes):
         ends = [(float(shape.effect.min()), float(shape.effect.max())) for shape in shapes[:top]]
         effects = [
@@ -53,20 +63,6 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         shared.show_table(("", "value", "noise, two sigma", "")[: 4 if known else 2], lines)
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
-
-
-def _tell_report(report: Any) -> None:
-    click.echo(f"{shared.guarantee(report)}\n{report.guarantee}")
-    shared.tell_schema_price(report)
-    releases = [
-        (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
-        for r in report.releases
-    ]
-    shared.show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), releases)
-    click.echo("\n  ".join(["Assumed public:", *map(shared.one_line, report.public)]))
-    said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
-    for title, line in ((title, line) for title, lines in said for line in lines):
-        click.echo(f"{title}: {line}")
 
 
 def _numbers(model: Any) -> list[dict[str, Any]]:

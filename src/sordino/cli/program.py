@@ -86,7 +86,7 @@ _NEXT: tuple[tuple[type[errors.SordinoError], str], ...] = (
 
 
 def next_command(error: errors.SordinoError, context: click.Context | None) -> str:
-    """Return the line that says what to type next; none where the error does, or nothing ran."""
+    """Return the line that says what to type next; the empty text if the error says it, or nothing ran."""
     if context is None or "sordino " in str(error) or "pip install" in str(error):
         return ""
     words = {name: str(value) for name, value in context.params.items() if value is not None}
@@ -102,7 +102,7 @@ def next_command(error: errors.SordinoError, context: click.Context | None) -> s
 
 
 def in_flags(text: str, context: click.Context | None) -> str:
-    """Return a text in which parameters of Python are what is typed: ``delta=None`` is "no --delta"."""
+    """Return a text with flags in place of parameters of Python: ``delta=None`` becomes "no --delta"."""
     params = {} if context is None else {p.name: p.opts[0] for p in context.command.params}
     flags = {name: flag for name, flag in {**params, **OWN_OPTIONS}.items() if flag in params.values()}
 
@@ -164,7 +164,7 @@ def patient() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: Any) -> None:
-    """Ask the runs to stop; where their module is not loaded yet none is going on."""
+    """Ask the runs to stop. No run is going on as long as their module is not loaded."""
     patience = getattr(sys.modules.get("sordino.runs.task"), "patience", None)
     if patience is None:
         raise KeyboardInterrupt

@@ -25,14 +25,14 @@ _NAMELESS = ("npz", "libsvm")
 
 
 def memory_for_rows(megabytes: int | None) -> int:
-    """Return the bytes that rows may take: as declared, or half of what the machine has."""
+    """Return the bytes that rows may take: the declared number, or half of the memory of the machine."""
     if megabytes is not None:
         return megabytes << 20
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def is_large(file: files.DataFile, memory: int) -> bool:
-    """Tell whether reading a file into memory would take more than this; of formats read in pieces."""
+    """Tell whether a file needs more memory than this; files of formats that are read whole never do."""
     path = Path(file.path)
     if file.path == "-" or not path.exists() or path.suffix in (".gz", ".bz2", ".zst"):
         return False
@@ -74,7 +74,7 @@ def convert_rows(file: files.DataFile, target: str | None, labels: bool, memory:
 
 
 def _whole(file: files.DataFile, blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Yield blocks of rows; refuse gaps and infinite numbers, as a file that is read into memory is."""
+    """Yield blocks of rows; refuse gaps and infinite numbers, as readers of whole files do."""
     for block, targets in blocks:
         if not np.isfinite(block.data if sparse.issparse(block) else block).all():
             raise file.refuse(

@@ -738,7 +738,7 @@ def metric_names(model: Any = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys([row.name for row in rows] + [row.alias for row in rows]))
 
 
-def row_named(name: str) -> MetricRow | None:
+def metric_row(name: str) -> MetricRow | None:
     """Return the row of a name, ours or scikit-learn's."""
     return next((row for row in METRICS.values() if name in (row.name, row.alias)), None)
 
@@ -753,7 +753,7 @@ def find_metric(parameter: str, name: str | None, model: Any) -> tuple[MetricRow
     usual = "rank_error" if hasattr(model, "levels_") else "accuracy"
     name = (usual if is_classifier(model) else "r2") if name is None else name
     among(parameter, name, metric_names())
-    row = row_named(name) or METRICS["accuracy"]
+    row = metric_row(name) or METRICS["accuracy"]
     if not hasattr(model, "predict"):
         said = "predicts nothing, so it has no score. Score a classifier or regressor fitted on its output."
         raise InvalidInputError(f"{type(model).__name__} {said}")

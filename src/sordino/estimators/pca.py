@@ -206,7 +206,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         With ``groups``, the owner of each row (or a person column of the schema), a person is protected and
         counts once, with the mean over all its rows; solvers that ask mini-batches cannot do this.
         """
-        X, groups = self._tabled_features(X, groups)
+        X, groups = self._read_features(X, groups)
         X = check_data(self, X, ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
         if str(self.solver) == "oja" and groups is None:  # batches by position depend on no order then
@@ -252,7 +252,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         stream = getattr(self, "_stream", None)
         self._refuse_persons()
         refuse_unknown_owners(self, "Chunks")
-        rows = self._tabled_features(X, None)[0] if stream is None else self._rows(X)
+        rows = self._read_features(X, None)[0] if stream is None else self._rows(X)
         X = check_data(self, rows, ensure_min_samples=2, reset=stream is None)
         if stream is None:
             self._stream = stream = self._open_stream(*X.shape)

@@ -98,8 +98,15 @@ class DaskExecutor(PartedExecutor):
         """Ask for the sums of some parts; nothing goes on when this fails."""
         client, token = self._cluster.client, f"{self._cluster.client.id}-{next(_numbers)}"
         asked = Round(token, question, len(self.sizes))
+        jobs = []
+        for home, numbers in self._groups.items():
+            mine = [i for i in numbers if i in left]
+            if mine:
+                keys = tuple(self._parts[i].key for i in mine)
+                marks = tuple(self._marks[i] for i in mine)
+                jobs.append(Job(home, keys, tuple(mine), tuple(shares[i] for i in mine), marks))
         try:
-            reply = client.sync(self._round, asked, self._jobs(shares, left))
+            reply = client.sync(self._round, asked, jobs)
         except BaseException as error:
             with suppress(Exception):
                 client.sync(self._stop, token)
@@ -111,16 +118,6 @@ class DaskExecutor(PartedExecutor):
         if isinstance(reply, Failed):
             raise reply.error()
         return reply
-
-    def _jobs(self, shares: Sequence[Share], left: set[int]) -> list[Job]:
-        jobs = []
-        for home, numbers in self._groups.items():
-            mine = [i for i in numbers if i in left]
-            if mine:
-                keys = tuple(self._parts[i].key for i in mine)
-                marks = tuple(self._marks[i] for i in mine)
-                jobs.append(Job(home, keys, tuple(mine), tuple(shares[i] for i in mine), marks))
-        return jobs
 
     async def _round(self, asked: Round, jobs: list[Job]) -> Any:
         """Ask all workers, each by itself or, with much to send, two who ask the others."""

@@ -296,7 +296,7 @@ class ApartRecords(GroupedRecords):
         parts = []
         for first, (start, stop) in enumerate(itertools.pairwise(edges.tolist())):
             rows, persons = slice(start, stop), min(size, self._persons - first * size)
-            parts.append(ApartRecords(self._base.taken(rows), self._owner[rows] - first * size, persons))
+            parts.append(ApartRecords(self._base.subset(rows), self._owner[rows] - first * size, persons))
             parts[-1].rows = rows
         return parts
 

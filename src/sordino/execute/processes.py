@@ -84,7 +84,7 @@ class Processes:
         population: int,
         evaluate: Callable[[Rows, float | None], Tensor],
     ) -> Tensor:
-        """Return the sum over what the first process has drawn; elsewhere, a part of it."""
+        """Return the sum over the batch of the first process; other processes get that of their own rows."""
         same, (rows, spacing) = self.hear((question, fingerprint(params)), drawn)
         failure: Exception | None = None
         state, value = _DIFFERENT, torch.empty(0)
@@ -108,7 +108,7 @@ class Processes:
         return heard[0] == asked, heard[1]
 
     def own(self, rows: Rows, population: int) -> Ints:
-        """Return the rows of this process: where a record is computed depends on no other."""
+        """Return the rows that this process computes: they are chosen by their numbers alone."""
         rows = np.arange(population) if rows is None else rows
         return rows[rows % self.count == self.rank]
 

@@ -68,7 +68,7 @@ class LocalRecords:
     row_norms: Floats = field(kw_only=True)
     positions: Ints | None = field(default=None, kw_only=True)
 
-    def taken(self, rows: Any) -> LocalRecords:
+    def subset(self, rows: Any) -> LocalRecords:
         """Return some of these records, by position."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class LocalRecords:
         """Add the sum of ``|c_i x_i|``, or of its squares, entry by entry."""
         raise NotImplementedError
 
-    def pulled(
+    def add_pulls(
         self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
     ) -> tuple[float, float]:
         """Add the clipped gradient to ``out`` in one pass; return the sums of its factors."""
@@ -135,7 +135,7 @@ class LocalRecords:
         out = np.zeros(self.columns)
         at = 0.0, self.intercept * float(w[-1]) if self.intercept else 0.0
         facts = csr.pass_facts(self, self.scale, np.ones(self.count), 1.0)
-        total, _ = self.pulled(w[: self.features].copy(), at, facts, pull, out[: self.features])
+        total, _ = self.add_pulls(w[: self.features].copy(), at, facts, pull, out[: self.features])
         if self.intercept:
             out[-1] = self.intercept * total
         return out
@@ -241,13 +241,13 @@ class LocalRecords:
     def part(self, index: int, parts: int) -> LocalRecords:
         """Return block number ``index`` of ``parts`` blocks that are fixed by position."""
         edge = np.linspace(0, self.count, parts + 1).astype(np.int64)
-        return self.taken(slice(int(edge[index]), int(edge[index + 1])))
+        return self.subset(slice(int(edge[index]), int(edge[index + 1])))
 
     def by_position(self, size: int) -> list[LocalRecords]:
         """Return the records in blocks of ``size`` positions of the executor: no other record moves them."""
         block = (np.arange(self.count) if self.positions is None else self.positions) // size
         edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
-        return [self.taken(slice(a, b)) for a, b in itertools.pairwise(edges)]
+        return [self.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
     def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
         """Return the sums of the columns and of their absolute values (or squares), over clipped rows."""
@@ -324,7 +324,7 @@ class DenseRecords(LocalRecords):
             out[rows] = self._block(rows) @ w.T
         return out
 
-    def pulled(
+    def add_pulls(
         self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
     ) -> tuple[float, float]:
         return csr.over_dense(self.matrix, w, at, facts, pull.numbers, out)
@@ -350,7 +350,7 @@ class DenseRecords(LocalRecords):
     def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
         return coefficients[:, None] * self._block(rows)
 
-    def taken(self, rows: Any) -> LocalRecords:
+    def subset(self, rows: Any) -> LocalRecords:
         return replace(self, matrix=self.matrix[rows], **self._facts_of(rows))
 
     def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
@@ -413,7 +413,7 @@ class CsrRecords(LocalRecords):
     def _add(self, coefficients: Floats, out: Floats) -> None:
         csr.scatter(*self.entries, coefficients, out)
 
-    def pulled(
+    def add_pulls(
         self, w: Floats, at: tuple[float, float], facts: tuple[Floats, ...], pull: Pull, out: Floats
     ) -> tuple[float, float]:
         return csr.over_csr(*self.entries, w, at, facts, pull.numbers, out)
@@ -457,7 +457,7 @@ class CsrRecords(LocalRecords):
         columns, matrix = csr.reorder(known[0], known[1], first)
         return columns, replace(self, matrix=matrix, features=len(columns))
 
-    def taken(self, rows: Any) -> LocalRecords:
+    def subset(self, rows: Any) -> LocalRecords:
         return replace(self, **self._facts_of(rows), rows=self.rows[rows])
 
     def products(self, block: Floats) -> Floats:
@@ -680,7 +680,7 @@ class LocalView(AffineView):
         if kept is None or kept[0] != pull.longest:
             facts = csr.pass_facts(self, self._base.scale, self.factors, pull.longest)
             kept = self.__dict__["_known"] = (pull.longest, facts)
-        total, shifted = self._base.pulled(weights, (offset, constant), kept[1], pull, out[:d])
+        total, shifted = self._base.add_pulls(weights, (offset, constant), kept[1], pull, out[:d])
         csr.map_sums(out, affine.scale, self._offset, shifted)
         if affine.intercept:
             out[-1] = affine.intercept * total

@@ -65,14 +65,14 @@ class DenseStore:
         """Return ``x_i . w`` of each row."""
         return self._each(lambda block, _: block @ w)
 
-    def added(self, coefficients: Tensor) -> Tensor:
+    def sum_rows(self, coefficients: Tensor) -> Tensor:
         """Return ``sum_i c_i x_i``."""
         out = coefficients.new_zeros(self.shape[1])
         for rows, block in self.blocks():
             out += coefficients[rows] @ block
         return out
 
-    def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
+    def sum_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         """Return ``sum_i |c_i x_i|``, or that of the squares, entry by entry."""
         out = coefficients.new_zeros(self.shape[1])
         for rows, block in self.blocks():
@@ -131,10 +131,10 @@ class CsrStore:
     def products(self, w: Tensor) -> Tensor:
         return self._matrix.mv(w)
 
-    def added(self, coefficients: Tensor) -> Tensor:
+    def sum_rows(self, coefficients: Tensor) -> Tensor:
         return self._turned.mv(coefficients)
 
-    def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
+    def sum_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         sizes = self._values.abs() * coefficients[self._rows]  # before: the square of a factor underflows
         ones = coefficients.new_ones(self.shape[0])
         return self._transpose(sizes.square() if square else sizes).mv(ones)
@@ -349,7 +349,7 @@ class TensorExecutor:
     def total(self, question: Question, batch: Batch) -> Any:
         """Return the exact sum over the rows of a batch, which may still be on its way."""
         rows = batch.rows(self.population)
-        found = question.summed(self._all if rows is None else self._all.taken(rows))
+        found = question.summed(self._all if rows is None else self._all.subset(rows))
         bare = not (question.release.mechanism.multiplier and question.sensitivity)  # no noise will be added
         return np.array(found) if bare and isinstance(found, Arriving) else found
 
@@ -393,7 +393,7 @@ class TensorRecords(LocalRecords):
     def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
         usable = self.tensor(self.norms).isfinite().double()
         first = self.weighted_sum(DeviceVector(usable))[: self.features]  # type: ignore[arg-type]
-        found: Floats = self.matrix.added_sizes(usable * self.tensor(self.scale), square).cpu().numpy()
+        found: Floats = self.matrix.sum_sizes(usable * self.tensor(self.scale), square).cpu().numpy()
         return first, found if self.chosen is None else found[self.chosen]
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
@@ -411,7 +411,7 @@ class TensorRecords(LocalRecords):
 
     def near_sum(self, coefficients: Tensor) -> Tensor:
         """Return the sum of the rows, unclipped, times coefficients that lie beside them."""
-        found = self.matrix.added(coefficients)
+        found = self.matrix.sum_rows(coefficients)
         return found if self.chosen is None else found[self._chosen]
 
     def near_blocks(self) -> Iterator[tuple[slice, Tensor]]:
@@ -424,7 +424,7 @@ class TensorRecords(LocalRecords):
         found = self.matrix.peaks() * self.tensor(self.scale)
         return np.maximum(found.cpu().numpy(), abs(self.intercept))
 
-    def taken(self, rows: Ints) -> TensorRecords:
+    def subset(self, rows: Ints) -> TensorRecords:
         at = self.near(rows)
 
         def part(values: Any) -> Any:

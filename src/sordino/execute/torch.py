@@ -484,7 +484,7 @@ class ShardedRecords:
         """Yield (inputs, targets, present); a made-up record, which counts zero, fills empty places."""
         count = self.processes.most(-(-len(self.rows) // self.executor.chunk))
         for part in np.array_split(self.rows, count) if count else ():
-            yield self._filled(list(self._readable(part)))
+            yield self._fill_chunk(list(self._readable(part)))
 
     @property
     def places(self) -> int:
@@ -504,7 +504,7 @@ class ShardedRecords:
         """Tell whether a sum is finite in all processes."""
         return not self.processes.most(int(not bool(value.isfinite().all())))
 
-    def _filled(self, parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _fill_chunk(self, parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
         count = sum(len(x) for x, _ in parts)
         size = self.executor.chunk
         ends = [part.expand(size - count, *part.shape[1:]) for part in self.executor.filler]

@@ -391,11 +391,11 @@ def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSourc
     taken, start = TouchMap.empty(np.empty(survivors, dtype=np.int64)), 0
     while start < survivors:
         draw = noise.integers(free, survivors - start + 8)
-        start = (known.touched or _met(known.indices, draw)).collect_absent(draw, taken, start)
+        start = (known.touched or _map_draws(known.indices, draw)).collect_absent(draw, taken, start)
     return taken.columns
 
 
-def _met(indices: Ints, draw: Ints) -> TouchMap:
+def _map_draws(indices: Ints, draw: Ints) -> TouchMap:
     """Return the map of those indices that were drawn: a map of the few draws is quicker than one of all."""
     drawn = TouchMap.of(np.unique(draw))
     return TouchMap.of(indices[drawn.contains(indices)])

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from sordino.kernel.arrays import Floats, Ints, compile_with_cache
-from sordino.kernel.clip import clip_scalar, limit, times_factor
+from sordino.kernel.clip import check_bound, clip_scalar, limit, times_factor
 from sordino.kernel.clip.doubles import clipped_scalars
 from sordino.kernel.events import Relation
 from sordino.kernel.lazy import SparseVector
@@ -128,7 +128,7 @@ class Pull:
 
     @property
     def numbers(self) -> tuple[int, float, float, bool, float, float]:
-        """What the compiled passes take: all of it, the clip with its limit."""
+        """The fields as numbers for the compiled passes: the clip comes with its limit."""
         return self.kind, self.clip, limit(self.clip), self.fair, self.unit, self.threshold
 
 
@@ -178,7 +178,7 @@ class RowBlocks(RecordSums, PartedRows, Protocol):
 
 
 class PartedArrays(PartedRows, Protocol):
-    """The same in blocks that are arrays: sparse rows stay sparse and do not offer this."""
+    """Blocks of :class:`PartedRows` that are arrays; sparse rows stay sparse and do not offer this."""
 
 
 class DenseRows(RowBlocks, PartedArrays, Protocol):
@@ -252,7 +252,7 @@ class Parts(Protocol):
     def part(self, index: int, parts: int) -> Any:
         """Return block number ``index`` of ``parts`` blocks."""
 
-    def taken(self, rows: Ints) -> Any:
+    def subset(self, rows: Ints) -> Any:
         """Return some of the records, by position."""
 
 
@@ -393,7 +393,7 @@ def summation_error(count: int, reach: float) -> float:
 
 
 class FromSum:
-    """Base of queries whose answer is a public function of a sum over records: the sum of parts will do."""
+    """Base of queries whose answer is a public function of a sum over records, which parts can add up to."""
 
     def summed(self, records: Any, params: Any) -> Answer:
         """Return the sum over these records."""
@@ -407,6 +407,11 @@ class FromSum:
         return self.finished(self.summed(records, params), params)
 
 
+def check_clip(clip: float) -> None:
+    """Refuse a clip norm that bounds nothing."""
+    check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
+
+
 class ClippedSum:
     """Base of queries that add up one clipped vector per record.
 
@@ -417,6 +422,12 @@ class ClippedSum:
     needs: ClassVar[tuple[type, ...]] = (RecordSums,)  # what is not declared is not proven for persons
     shortcuts: ClassVar[tuple[type, ...]] = ()
     norm = Norm.L2
+    clip: float
+
+    def __post_init__(self) -> None:
+        for name in vars(self):
+            if name.endswith("clip"):
+                check_clip(getattr(self, name))
 
     @property
     def adds_up(self) -> bool:
@@ -424,8 +435,8 @@ class ClippedSum:
         return True
 
     def contribution(self, params: Any) -> float:
-        """Return the clip norm; subclasses say which."""
-        raise NotImplementedError  # pragma: no cover
+        """Return the clip; a query whose bound is another one says which."""
+        return self.clip
 
     def reach(self, params: Any) -> float:
         """Return how large the terms are that are added up for a record; a difference has larger ones."""

@@ -145,7 +145,7 @@ class Store(ABC):
         return sorted(str(row[0]) for row in self.execute("SELECT dataset_id FROM sordino_datasets"))
 
     def dataset(self, dataset_id: str, *, lock: bool = False) -> Dataset:
-        """Return a data set, locked until the transaction ends if asked."""
+        """Return a data set; with ``lock`` nobody else can change it until the transaction ends."""
         query = f"SELECT {DATASET_COLUMNS}, seal FROM sordino_datasets WHERE dataset_id = ?"
         rows = self.execute(query + (self.for_update if lock else ""), (dataset_id,))
         if not rows:
@@ -190,7 +190,7 @@ class Store(ABC):
         return [Entry.from_row(check_seal(row)) for row in rows]
 
     def entry(self, dataset_id: str, sequence: int) -> Entry:
-        """Return one reservation, locked until the transaction ends where that writes."""
+        """Return one reservation; a transaction that writes locks it until it ends."""
         rows = self.execute(
             f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations"
             f" WHERE dataset_id = ? AND sequence = ?{self.for_update}",

@@ -97,7 +97,7 @@ class Step:
     ball: Ball
 
     def with_batch(self, rows: Any, population: int) -> Floats:
-        batch: Floats = self.records.taken(rows).gram_product(self.moved, self.ball)
+        batch: Floats = self.records.subset(rows).gram_product(self.moved, self.ball)
         return self._snapshot() / population + batch
 
     def _snapshot(self) -> Floats:

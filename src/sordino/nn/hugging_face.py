@@ -209,7 +209,11 @@ class PrivateTraining:
         loss = _loss_of(self.model) if self._loss is None else self._loss
         source = source_of(super().get_train_dataloader())  # type: ignore[misc]
         source = replace(source, batch=None).with_owners(settings.pop("groups", None))
-        self._check_public()
+        # Refuse evaluation on records that are trained on: their loss is logged without noise
+        told = self.eval_dataset
+        for public in told.values() if isinstance(told, dict) else [told]:
+            if public is not None and share_items(public, self.train_dataset):
+                raise UnsupportedError(NOT_PUBLIC.format(name="eval_dataset"))
         self._each = math.ceil(source.population / batch)
         steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * self._each)
         facts = () if self.eval_dataset is None else ("records of eval_dataset",)
@@ -222,13 +226,6 @@ class PrivateTraining:
             self._steps = make_private(self.model, loss, source, **settings)
         self._steps.quiet = True
         self._released = iter(self._steps)
-
-    def _check_public(self: Any) -> None:
-        """Refuse evaluation on records that are trained on: their loss is logged without noise."""
-        told = self.eval_dataset
-        for public in told.values() if isinstance(told, dict) else [told]:
-            if public is not None and share_items(public, self.train_dataset):
-                raise UnsupportedError(NOT_PUBLIC.format(name="eval_dataset"))
 
     @property
     def privacy(self: Any) -> Any:
@@ -243,7 +240,7 @@ class PrivateTraining:
         return torch.utils.data.DataLoader(numbers, collate_fn=lambda rows: rows[0])
 
     def training_step(self: Any, model: nn.Module, inputs: Any, *rest: Any, **known: Any) -> Tensor:
-        """Set the gradients to released ones; the loss of the records is nobody's."""
+        """Set the gradients to released ones; nobody sees the loss of the records."""
         if next(self._released, None) is None:
             raise PlanSpentError("All steps that were paid for are spent: the trainer asks for another one.")
         return torch.zeros((), device=self.args.device)

@@ -20,10 +20,9 @@ from sordino.kernel.clip.tensors import (
     row_factors,
     weighted_rows,
 )
-from sordino.kernel.query import TensorChunks, TensorPersons, TensorShards
+from sordino.kernel.query import TensorChunks, TensorPersons, TensorShards, check_clip
 from sordino.nn.engines import Engine
 from sordino.nn.network import make_up_records, points, product_inputs, quiet_dropout, without_autocast
-from sordino.problems.queries import check_clip
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,6 @@ class TorchGradient(_GradientSum):
 
     def __post_init__(self) -> None:
         _check_clip("clip_norm", self.clip)
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
 
     def _block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         return self.engine.clipped_sum(points[0], x, y, self.clip, present)

@@ -27,7 +27,7 @@ from sordino.kernel.query import (
     write_residuals,
 )
 from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
-from sordino.problems.queries import check_clip, octaves_counted, sure, weigh
+from sordino.problems.queries import count_by_octave, sure, weigh
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
@@ -164,7 +164,7 @@ class SizeCounts(OneCount):
 
     def count_sizes(self, sizes: Floats, parts: Floats | None = None) -> Floats:
         """Return how many sizes lie in each cell; one that is not a number lies in none."""
-        return octaves_counted(sizes, self.cells, (_LOWEST, _HIGHEST), parts)[1]
+        return count_by_octave(sizes, self.cells, (_LOWEST, _HIGHEST), parts)[1]
 
     def quantile(self, counts: Floats, share: float, noise: float, most: float) -> float | None:
         """Return the size below which about ``share`` of the noisy counts lie, at most ``most``.
@@ -282,12 +282,6 @@ class AffineGradient(ClippedSum):
     fair: bool = False
     whole: bool = False
 
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
-
     def reach(self, params: Any) -> float:
         r"""Return how large the terms are that are added up for a record: rows and shift apart.
 
@@ -301,7 +295,13 @@ class AffineGradient(ClippedSum):
         view = records.through(affine)
         value = self._in_one_pass(view, w, unit)
         if value is None:
-            value = self._step_by_step(view, w, affine, unit)
+            with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
+                margins = whole_margins(view, w, affine, self._longest) if self.whole else view.margins(w)
+                margins = margins * (unit if self.loss.targets == "numbers" else 1.0)
+                residual = weigh(self.loss.residual(margins, view.targets) / unit, view.weights)
+                if self.fair:
+                    residual = weigh(residual, fair_weights(self.loss, margins, view.norms, self.clip))
+            value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return value if mask is None else value[mask]
 
     @property
@@ -316,16 +316,6 @@ class AffineGradient(ClippedSum):
         if kind is None or one_pass is None:
             return None
         found: Floats = one_pass(w, Pull(kind[0], self.clip, self.fair, self._longest, unit, kind[1]))
-        return found
-
-    def _step_by_step(self, view: MappedRows, w: Point, affine: Affine, unit: float) -> Floats:
-        with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
-            margins = whole_margins(view, w, affine, self._longest) if self.whole else view.margins(w)
-            margins = margins * (unit if self.loss.targets == "numbers" else 1.0)
-            residual = weigh(self.loss.residual(margins, view.targets) / unit, view.weights)
-            if self.fair:
-                residual = weigh(residual, fair_weights(self.loss, margins, view.norms, self.clip))
-        found: Floats = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return found
 
 
@@ -603,9 +593,6 @@ class MarginFit(ClippedSum):
     clip: float
     offset: bool
 
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
     @property
     def size(self) -> int:
         return 5 if self.offset else 2
@@ -617,9 +604,6 @@ class MarginFit(ClippedSum):
             wide = min(max(1.0, narrow * self.clip / _NARROW), _LARGEST_FACTOR)
         constant = _CONSTANT * wide if self.offset else 0.0
         return _MARGIN[targets], _BEND[targets] / wide**_BEND_POWER, constant
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the sum over records: gradients, then curvatures."""
@@ -633,7 +617,15 @@ class MarginFit(ClippedSum):
                     (self._in_one_pass((view, records.parts), s, params, rows) for rows in blocks),
                     np.zeros(self.size),
                 )
-            s = s - self._own_part(view, s, own, unit)
+            # what the record itself put into its margin, by its residuals at the start and at the end
+            reach = own.travel * np.minimum(view.sizes, 1.0) * view.sizes
+            followed = 0.0 * s
+            for margins in (followed + own.start, s + own.end):
+                residual = weigh(self._residual(margins, view.targets, unit), view.weights)
+                if own.fair:
+                    residual = weigh(residual, fair_weights(self.loss, margins, view.norms, own.clip))
+                followed = followed - 0.5 * clip_scalars(residual, view.norms, own.clip)
+            s = s - weigh(followed, reach)
             z = s / self.units()[0]
             of = self._of_classes if s.ndim == 2 else self._of_one
             parts = of(z, slope * s + offset, records.targets, unit, own.narrow)
@@ -663,17 +655,6 @@ class MarginFit(ClippedSum):
         cross = answer[3] / math.sqrt(2.0)
         curvature = np.array([[answer[2], cross], [cross, answer[4]]])
         return answer[:2] * units, curvature * np.outer(units, units) / bend
-
-    def _own_part(self, view: Any, s: Floats, own: OwnPart, unit: float) -> Floats:
-        """Return what the record itself put into its margin, by its residuals at the start and at the end."""
-        reach = own.travel * np.minimum(view.sizes, 1.0) * view.sizes
-        followed = 0.0 * s
-        for margins in (followed + own.start, s + own.end):
-            residual = weigh(self._residual(margins, view.targets, unit), view.weights)
-            if own.fair:
-                residual = weigh(residual, fair_weights(self.loss, margins, view.norms, own.clip))
-            followed = followed - 0.5 * clip_scalars(residual, view.norms, own.clip)
-        return weigh(followed, reach)
 
     def _residual(self, margins: Floats, y: Floats, unit: float) -> Floats:
         return self.loss.residual(margins * (unit if self.loss.targets == "numbers" else 1.0), y) / unit

@@ -17,10 +17,10 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
 from sordino.kernel.arrays import Floats, Ints, public_norm
 from sordino.kernel.clip import clip_scalars, vector_norm
-from sordino.kernel.query import RecordSums
+from sordino.kernel.query import RecordSums, check_clip
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
-from sordino.problems.queries import check_clip, weigh
+from sordino.problems.queries import weigh
 
 _RELATIVE = 1e-3  # the tolerance in units of C / n: it adds a thousandth to the sensitivity
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
 from sordino.kernel.arrays import Floats, Ints, compile_with_cache, public_distance, public_norm
-from sordino.kernel.clip import check_bound, clip_scalars, factors_of, row_peaks
+from sordino.kernel.clip import clip_scalars, factors_of, row_peaks
 from sordino.kernel.query import (
     AffineViews,
     Answer,
@@ -20,6 +20,7 @@ from sordino.kernel.query import (
     Pull,
     RecordSums,
     UnitSums,
+    check_clip,
     summation_error,
 )
 from sordino.problems.losses import Loss, Penalty, compiled_form
@@ -43,12 +44,6 @@ class GlmGradient(ClippedSum):
 
     loss: Loss
     clip: float
-
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
 
     def evaluate(self, records: UnitSums, params: Point) -> Answer:
         kind, one_pass = compiled_form(self.loss), getattr(records, "clipped_gradient", None)
@@ -88,9 +83,6 @@ class GlmDifference(_OfTwoPoints):
     clip: float
     row_bound: float
 
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
     def contribution(self, params: Any) -> float:
         w, anchor = params
         reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
@@ -126,11 +118,6 @@ def distance(w: Point, anchor: Point) -> float:
     return public_distance(*(p.to_dense() if isinstance(p, SparseVector) else p for p in (w, anchor)))
 
 
-def check_clip(clip: float) -> None:
-    """Refuse a clip norm that bounds nothing."""
-    check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
-
-
 # --------------- What DP-SRM asks: a little of the gradient and the rest of its change, in one contribution
 
 
@@ -152,8 +139,7 @@ class RecursiveGradient(_OfTwoPoints):
     row_bound: float = np.inf
 
     def __post_init__(self) -> None:
-        check_clip(self.gradient_clip)
-        check_clip(self.difference_clip)
+        super().__post_init__()
         check_range("gamma", self.gamma, "[0, 1]")
 
     def difference_bound(self, params: Any) -> float:
@@ -242,7 +228,7 @@ class StepSizeScores(FromSum):
 _OCTAVES = 24
 
 
-def octaves_counted(values: Any, cells: int, ends: tuple[int, int], parts: Floats | None = None) -> Floats:
+def count_by_octave(values: Any, cells: int, ends: tuple[int, int], parts: Floats | None = None) -> Floats:
     """Return how many values below zero, and how many others, have their size in each cell of a grid.
 
     An octave has so many cells; what is beyond the ends counts in the cells there, and what is not a finite
@@ -294,7 +280,7 @@ class GradientCounts(OneCount):
         with np.errstate(all="ignore"):  # what is not a number is counted nowhere
             margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weigh(self.loss.residual(margins, view.targets) / unit, view.weights)
-            return octaves_counted(residual * view.norms, self.cells, (-_OCTAVES, 0), records.parts)
+            return count_by_octave(residual * view.norms, self.cells, (-_OCTAVES, 0), records.parts)
 
 
 # -------------------------- Where targets lie: counts in equal cells, asked again in ever smaller intervals
@@ -467,7 +453,7 @@ class _Scores(FromSum):
     def summed(self, records: RecordSums, params: Any) -> Answer:
         """Return the sum of the records' gradients at the point."""
         w = params[0] if isinstance(params, tuple) else params
-        return records.weighted_sum(peak_clipped(self.loss, records, w, self.clip))
+        return records.weighted_sum(clip_peaks(self.loss, records, w, self.clip))
 
     def _add_penalty(self, gradient: Answer, w: Any, factor: float) -> Answer:
         """Return the sum plus ``factor * w``."""
@@ -537,21 +523,17 @@ class RestrictedGradient(ClippedSum):
     peak_clip: float
     clip: float
 
-    def __post_init__(self) -> None:
-        check_clip(self.peak_clip)
-        check_clip(self.clip)
-
     def contribution(self, params: Any) -> float:
         return min(math.sqrt(len(params[1])) * self.peak_clip, self.clip)
 
     def evaluate(self, records: RecordSums, params: Any) -> Floats:
         w, coordinates = params
-        coefficients = peak_clipped(self.loss, records, w, self.peak_clip)
+        coefficients = clip_peaks(self.loss, records, w, self.peak_clip)
         coefficients = clip_scalars(coefficients, records.norms, self.clip)
         return pick(records.weighted_sum(coefficients), coordinates)
 
 
-def peak_clipped(loss: Loss, records: RecordSums, w: Point, clip: float) -> Floats:
+def clip_peaks(loss: Loss, records: RecordSums, w: Point, clip: float) -> Floats:
     """Return residuals scaled so that no entry of a record's gradient exceeds ``clip``."""
     residual = residuals(loss, records, w)
     peaks = np.where(np.isfinite(records.norms), records.peaks, np.nan)  # a record that is no number counts 0

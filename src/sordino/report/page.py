@@ -119,7 +119,7 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """All of a data set's account; in basic mode (``adds_up``) the ledger adds certificates plainly."""
+    """Every reservation of a data set with its account; in basic mode (``adds_up``) certificates add up."""
 
     dataset_id: str
     epsilon: float
@@ -149,7 +149,7 @@ class History:
         return [e.sequence for e in same if start[:19] <= e.reserved_at[:19] <= end[:19]]
 
     def booked(self, event: dp.DpEvent, later: Sequence[int] = ()) -> list[int]:
-        """Return the last reservations that together are for just this event; none where a part has none.
+        """Return the last reservations whose events together are this one; none if one of its parts has none.
 
         A pipeline books its parts one after the other. ``later`` are the reservations of parts that come
         after this one.
@@ -169,7 +169,8 @@ class History:
 class Booking:
     """The account just before and just after each reservation of a run, and now.
 
-    Where nothing says which of some equal ones are its own, ``parts`` has all, and ``among`` of them are.
+    Of equal reservations nothing may say which belong to the run: then ``parts`` has all of them, and only
+    ``among`` of these do.
     """
 
     history: History
@@ -179,7 +180,7 @@ class Booking:
 
     @property
     def words(self) -> str:
-        """The reservation by its number, several also by what was booked."""
+        """The number of the reservation; of several reservations also what each one booked."""
         *first, last = [step.entry for _, step in self.parts if step.entry]
         if self.among:
             numbers = ", ".join(str(entry.sequence) for entry in first)
@@ -191,7 +192,7 @@ class Booking:
 
     @property
     def together(self) -> str:
-        """What several reservations of one run cost; nothing is said of one."""
+        """What several reservations of one run cost together; the empty text for a single one."""
         if len(self.parts) == 1:
             return ""
         if self.among:
@@ -261,12 +262,17 @@ def ledger_html(ledger: Ledger, *, dataset_id: str | None = None, title: str | N
     """Return the page of :func:`write_ledger_report` as text."""
     names = ledger.datasets() if dataset_id is None else [dataset_id]
     accounts = [_account(History.read(ledger, name)) for name in names]
+    # for each person the data sets and the part of each budget, those with most first
+    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for account in accounts:
+        for person, part in account["people"].items():
+            found[person].append((account["history"].dataset_id, part))
     return render_page(
         "ledger.html",
         title=title or "Privacy budgets",
         accounts=accounts,
         detailed=accounts[:SHOWN],
-        people=_by_person(accounts),
+        people=sorted(found.items(), key=lambda item: -sum(part for _, part in item[1])),
         when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=sordino.__version__,
     )
@@ -303,15 +309,6 @@ def _account(history: History) -> dict[str, Any]:
         "first": lines[0]["when"] if lines else "",
         "last": lines[-1]["when"] if lines else "",
     }
-
-
-def _by_person(accounts: list[dict[str, Any]]) -> list[tuple[str, list[tuple[str, float]]]]:
-    """Return for each person the data sets and the part of each budget, those with most first."""
-    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    for account in accounts:
-        for person, part in account["people"].items():
-            found[person].append((account["history"].dataset_id, part))
-    return sorted(found.items(), key=lambda item: -sum(part for _, part in item[1]))
 
 
 def _path(steps: tuple[Step, ...]) -> str:

@@ -153,7 +153,17 @@ def plot_shapes(model: Any, top: int = 6, label: Any = None) -> Any:
         chosen = -1 if label is None else list(model.classes_).index(label)
         effect = shape.effect[chosen] if many else shape.effect
         if len(shape.columns) == 2:
-            _draw_surface(axes, shape, effect)
+            reach = float(np.abs(effect).max()) or 1.0
+            axes.grid(False)
+            image = axes.imshow(
+                effect.T, cmap="RdBu_r", vmin=-reach, vmax=reach, origin="lower", aspect="auto"
+            )
+            axes.figure.colorbar(image, ax=axes)
+            for which, name, at in zip("xy", shape.columns, shape.at):
+                every = max(1, len(at) // 5)
+                texts = [plain_number(v) if isinstance(v, float) else str(v)[:12] for v in at][::every]
+                axes.set(**{f"{which}label": name})
+                getattr(axes, f"set_{which}ticks")(np.arange(len(at))[::every], texts, fontsize=7)
         else:
             _draw_effect(axes, shape.at[0], effect, 0.0 if shape.noise is None else 2.0 * shape.noise)
     return figure
@@ -168,18 +178,6 @@ def _draw_effect(axes: Any, at: Any, effect: Any, band: Any) -> None:
     where = np.arange(len(at))
     axes.errorbar(where, effect, yerr=np.broadcast_to(band, effect.shape), fmt="o", color=BLUE, capsize=2)
     axes.set_xticks(where, [str(level)[:12] for level in at], rotation=30, ha="right", fontsize=7)
-
-
-def _draw_surface(axes: Any, shape: Any, effect: Any) -> None:
-    reach = float(np.abs(effect).max()) or 1.0
-    axes.grid(False)
-    image = axes.imshow(effect.T, cmap="RdBu_r", vmin=-reach, vmax=reach, origin="lower", aspect="auto")
-    axes.figure.colorbar(image, ax=axes)
-    for which, name, at in zip("xy", shape.columns, shape.at):
-        every = max(1, len(at) // 5)
-        texts = [plain_number(v) if isinstance(v, float) else str(v)[:12] for v in at][::every]
-        axes.set(**{f"{which}label": name})
-        getattr(axes, f"set_{which}ticks")(np.arange(len(at))[::every], texts, fontsize=7)
 
 
 def calibration_plot(curve: CalibrationCurve, ax: Any = None) -> Any:

@@ -26,7 +26,7 @@ from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.intervals import Intervals
-from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, row_named
+from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest, person
@@ -303,7 +303,7 @@ def scores_of(scores: Any, digest: str = "") -> list[Line]:
 
 
 def _score(name: str, value: Any) -> Line:
-    row = row_named(re.split(r" by |, ", name)[0].lower().replace(" ", "_"))
+    row = metric_row(re.split(r" by |, ", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
     added = "" if row is None else f"each record adds: {row.words}"
     counted = next((line for line in getattr(report, "public", ()) if line.startswith("number of ")), "")

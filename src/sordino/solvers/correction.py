@@ -445,7 +445,7 @@ def correct(
         out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
         drowned = slopes.cost > 1.0
     if isinstance(problem.loss, LabelModel) or (problem.loss.targets == "numbers" and moments is not None):
-        out = replace(out, w=_supported(whole, out.w, weight_noise(model, found, out), moments))
+        out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
         w, shifted = moved(whole, out.w)
@@ -465,7 +465,7 @@ def weight_noise(model: Descended, found: Lengthened, last: Corrected) -> Floats
     return np.hypot(own, last.noise)
 
 
-def _supported(whole: Whole, w: Floats, noise: Floats, moments: Moments | None) -> Floats:
+def _drop_rare(whole: Whole, w: Floats, noise: Floats, moments: Moments | None) -> Floats:
     """Return the weights without those of rare columns that noise alone may have made.
 
     Clipped second moments say how many records have a column, not how long it is: noise in the weight of a

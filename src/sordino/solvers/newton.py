@@ -171,7 +171,7 @@ def newton_steps(
         for k in range(max(ask, 1) if bowl.grows else 1, ask + 1):  # a curvature that grows holds here
             pull, moved = gradients[k] - gradients[k - 1], points[k] - points[k - 1]
             bowl = bowl.stiffen(pull, moved, math.sqrt(2.0) * noise)
-        seen, variance = _moved_on(points, gradients, bowl, noise)
+        seen, variance = _advance(points, gradients, bowl, noise)
         found = bowl.believe(start, seen - bowl.matrix @ (w - start), np.sqrt(variance))
         w = w + bowl.shorten(found.w - w, seen, variance, longest)
     heights = [bowl.height(gradient, noise) for gradient in gradients]
@@ -181,7 +181,7 @@ def newton_steps(
     return replace(found, w=w)
 
 
-def _moved_on(
+def _advance(
     points: list[Floats], gradients: list[Floats], bowl: Bowl, noise: Floats | float
 ) -> tuple[Floats, Floats]:
     """Return the gradient at the last point by all of them, and its variance.

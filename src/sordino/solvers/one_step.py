@@ -203,7 +203,7 @@ def _shrunk(matrix: Floats, alike: Floats, noise: float) -> tuple[Floats, float]
 
 
 def _larger(least: Floats, matrix: Floats) -> Floats:
-    """Return a matrix that is no less than the first along any direction, and the second where that is."""
+    """Return a matrix that along every direction is at least the first one, and at least the second one."""
     root = np.linalg.cholesky(least)
     inverse = np.linalg.inv(root)
     sizes, axes = np.linalg.eigh(inverse @ matrix @ inverse.T)

@@ -38,10 +38,7 @@ def hard_threshold(vector: AnyVector, count: int | None, kept: int = 0) -> Point
         return vector.hard_threshold(vector.size - kept if count is None else count, kept)
     if isinstance(vector, SparseVector):
         return _threshold_sparse(vector, count, kept)
-    return _threshold_dense(np.array(vector, dtype=float), count, kept)
-
-
-def _threshold_dense(out: Floats, count: int | None, kept: int) -> Floats:
+    out = np.array(vector, dtype=float)
     free = out[..., : out.shape[-1] - kept]
     if count is None or count >= free.size:
         return out
@@ -83,7 +80,10 @@ def vector_sum(left: Any, right: Any) -> AnyVector:
         left, right = (left, right) if isinstance(left, LazyVector) else (right, left)
         return left + (right if isinstance(right, SparseVector) else as_sparse(right))
     if isinstance(left, SparseVector) and isinstance(right, SparseVector):
-        return _union(left, right)
+        indices, slots = np.unique(np.concatenate([left.indices, right.indices]), return_inverse=True)
+        both = np.concatenate([left.values, right.values])
+        values = np.bincount(slots, both, minlength=indices.size).astype(np.float64, copy=False)
+        return SparseVector(indices, values, left.size)
     return dense(left) + dense(right)
 
 
@@ -109,13 +109,6 @@ def as_sparse(vector: Point, kept: int = 0) -> SparseVector:
     marked[marked.size - kept :] = True
     indices = np.flatnonzero(marked)
     return SparseVector(indices, vector[indices], vector.size)
-
-
-def _union(left: SparseVector, right: SparseVector) -> SparseVector:
-    indices, slots = np.unique(np.concatenate([left.indices, right.indices]), return_inverse=True)
-    both = np.concatenate([left.values, right.values])
-    values = np.bincount(slots, both, minlength=indices.size).astype(np.float64, copy=False)
-    return SparseVector(indices, values, left.size)
 
 
 # -------------- Momentum on released iterates: free post-processing, and sparse as long as the iterates are
@@ -230,7 +223,7 @@ class Pace:
         """Return the step from a point with this gradient."""
         if self.earlier is not None:
             moved, changed = point - self.earlier[0], gradient - self.earlier[1]
-            self.curvature = max(self.curvature, self._seen(moved, changed, self.earlier[2]))
+            self.curvature = max(self.curvature, self._curvature_between(moved, changed, self.earlier[2]))
         step = min(self.largest, self.first * 2.0 ** min(self.taken, 100))
         step = min(step, 1.0 / self.curvature) if self.curvature > 0 else step
         self.earlier, self.taken = (point, gradient, step), self.taken + 1
@@ -240,7 +233,7 @@ class Pace:
         """Return the move from a point with this gradient."""
         return self.after(point, gradient) * gradient
 
-    def _seen(self, moved: Floats, changed: Floats, step: float) -> float:
+    def _curvature_between(self, moved: Floats, changed: Floats, step: float) -> float:
         length = float(np.square(moved).sum())
         return (float((moved * changed).sum()) - step * self.energy) / length if length > 0 else 0.0
 

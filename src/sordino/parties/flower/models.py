@@ -34,9 +34,9 @@ from sordino.kernel import (
 )
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import to_bound
-from sordino.kernel.query import ClientUpdates
+from sordino.kernel.query import ClientUpdates, check_clip
 from sordino.private_estimator import refuse_unknown_owners
-from sordino.problems.queries import GlmGradient, check_clip
+from sordino.problems.queries import GlmGradient
 from sordino.runs import Ask, PrivacyReport, Task
 from sordino.solvers.steps import hard_threshold
 from sordino.values import check_range, check_whole
@@ -63,12 +63,6 @@ class UpdateSum(ClippedSum):
     needs: ClassVar[tuple[type, ...]] = (ClientUpdates,)
 
     clip: float
-
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
 
     def evaluate(self, records: Sequence[Weights], params: Weights) -> Floats:
         total = np.zeros(np.shape(params))

@@ -417,7 +417,12 @@ class RobustMean:
             blur = z / ((SEEING_SIDE / math.sqrt(2.0) if self._sees else SIDE) * n)
             spread = cut**2 * sampling_variance(squares.sum(axis=0), first, blur, n)
         else:
-            spread = self._second(scales, cut, n) / n
+            # bounds of the second moment of the truncated values
+            if scales is not None:
+                bounds = np.array([tail.moment(t, n, 2) for tail, t in zip(scales.tails, cut, strict=True)])
+            else:
+                bounds = (self.bound or math.inf) * cut ** (1.0 - self.order)
+            spread = np.minimum(bounds, cut**2) / n
         below, above = self._bias(scales, cut, n, squares, z / SEEING_SIDE)
         if self.truncation == _CLIP:  # nothing lies beyond the bounds, so nothing there is hidden
             below = np.minimum(below, np.maximum(center - cut - self.bounds[0], 0.0))
@@ -443,19 +448,15 @@ class RobustMean:
             return scales.hidden(cut, n, squares * n if self._squares else None, blur, zero)
         return bias, bias
 
-    def _second(self, scales: Scales | None, cut: Floats, n: int) -> Floats:
-        """Return bounds of the second moment of the truncated values."""
-        if scales is not None:
-            bounds = np.array([tail.moment(t, n, 2) for tail, t in zip(scales.tails, cut, strict=True)])
-        else:
-            bounds = (self.bound or math.inf) * cut ** (1.0 - self.order)
-        return np.minimum(bounds, cut**2)
-
     def _reaches(self, noise: Floats, spread: Floats, below: Floats, above: Floats) -> tuple[Floats, Floats]:
         if self.blocks == 1:
             return reaches(np.sqrt(noise**2 + spread), below, above, self.confidence)
         miss = (1.0 - self.confidence) / 2.0  # half for the blocks, half for the noise
-        error = median_error(spread, self.blocks, miss)
+        # A block mean of m errs by at most sqrt(m spread / p) with probability 1 - p (Chebyshev), and p is
+        # such that half of the blocks fail with probability at most `miss`.
+        half = (self.blocks + 1) // 2
+        p = special.betaincinv(half, self.blocks - half + 1, miss)
+        error = np.sqrt(spread * self.blocks / p)
         return reaches(noise, below + error, above + error, 1.0 - miss)
 
 
@@ -497,14 +498,3 @@ class Scales:
             seen = Seen(self.counts[j], self.noise, n, float(t), told)
             out.append(hidden_limit(seen, 2, DOUBT_SQUARES) if tail.sure else math.inf)
         return np.array(out)
-
-
-def median_error(variance: Floats, blocks: int, failure: float) -> Floats:
-    r"""Bound the error of a median of m block means, ``variance`` being that of the mean of all records.
-
-    Each block mean deviates by at most ``sqrt(m variance / p)`` with probability 1 - p (Chebyshev), and p is
-    such that half of the blocks fail with probability at most ``failure``.
-    """
-    half = (blocks + 1) // 2
-    p = special.betaincinv(half, blocks - half + 1, failure)
-    return np.sqrt(variance * blocks / p)

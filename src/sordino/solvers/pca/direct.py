@@ -72,7 +72,7 @@ class Gauss:
 def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
     """Return the axes of a noisy second moment about ``place.mean``; ``std`` is that of its diagonal."""
     d, k = problem.features, problem.components
-    factor, moved, hides = place.unclipped(float(np.trace(matrix)), std * math.sqrt(d), problem)
+    factor, moved, hides = place.undo_clip(float(np.trace(matrix)), std * math.sqrt(d), problem)
     matrix, std = factor * matrix, factor * std
     if not problem.center:
         matrix = place.with_mean(matrix)
@@ -154,7 +154,7 @@ class Screen:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         n, norm = problem.population, problem.data_norm
         squares = curator.release("squares")
-        columns = self._chosen(squares, noise_std(curator, "squares") / n, 2 * problem.components)
+        columns = self._choose_columns(squares, noise_std(curator, "squares") / n, 2 * problem.components)
         small = replace(problem, features=columns.size, components=min(problem.components, columns.size))
         answer, kept = curator.release("moments", Ball(norm, None, columns)), float(squares[columns].sum())
         whole = RowMoments(norm).read(answer)[1]
@@ -167,7 +167,7 @@ class Screen:
         found = spectrum.measure(curator, small, found, place, columns)
         yield widen(found, columns, problem, max(whole - kept, 0.0) + found.total)
 
-    def _chosen(self, squares: Floats, std: float, least: int) -> Ints:
+    def _choose_columns(self, squares: Floats, std: float, least: int) -> Ints:
         """Return the columns that stand out of the noise, in order."""
         order = np.argsort(-squares)[: min(self.most, squares.size)]
         if std > 0:

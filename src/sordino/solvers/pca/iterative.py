@@ -40,7 +40,7 @@ class Products:
     ----------
     place : where rows are measured.
     problem : what is public.
-    factor, moved, hides : see :meth:`Location.unclipped`.
+    factor, moved, hides : see :meth:`Location.undo_clip`.
     unit : one over the unit of a step, the largest singular value of a product so far: the leading eigenvalue
         where the data speak and the size of the noise where they do not. The same step is short against
         noise and does not vanish without it, whatever the scale of the rows. In a paper's plan, which
@@ -62,7 +62,7 @@ class Products:
         squares = (d / p) ** 2 * (float(np.square(inner).sum()) - (p * std) ** 2) - trace**2 / p
         missed = math.sqrt(2 * max(squares, 0.0) * (1 / p - 1 / d))  # the more, the fewer axes there are
         off = math.hypot(d / math.sqrt(p) * std, max(DIRECTIONS * trace, missed))
-        factor, moved, hides = self.place.unclipped(trace, off, self.problem)
+        factor, moved, hides = self.place.undo_clip(trace, off, self.problem)
         return replace(self, factor=factor, moved=moved, hides=hides)
 
     def about(self, basis: Floats, answer: Floats) -> Floats:

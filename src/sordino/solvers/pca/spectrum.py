@@ -225,7 +225,7 @@ class Location:
     heard: float = 0.0
     whole: tuple[Floats, float] | None = None
 
-    def unclipped(self, trace: float, std: float, problem: PcaProblem) -> tuple[float, float, float]:
+    def undo_clip(self, trace: float, std: float, problem: PcaProblem) -> tuple[float, float, float]:
         """Return by what the variances were shortened with the rows, how far that is in doubt, what may hide.
 
         The released total over a noisy ``trace`` of the clipped rows is that factor, if all axes lost alike;
