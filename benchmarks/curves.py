@@ -16,13 +16,15 @@ columns): the best of three means of five has a regret of its own. Adult has a t
 numbers, area under the curve for labels; boosted trees are scikit-learn's HistGradientBoosting without
 privacy. Constants of the rule were chosen on the first six
 tables, Adult (weight of curves, ridge of labels) and made designs (weights below S = 450); InstEval and Vocab
-were in view too. --write keeps benchmarks/results/curves.json.
+were in view too. --write puts each cell into benchmarks/results/curves.json as soon as it is known, in place
+of the kept one of the same table, rows and epsilon.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import operator
 import os
 import time
 import warnings
@@ -305,6 +307,13 @@ def shown(row: dict) -> str:
     return f"{row['table']}, {row['rows']} rows, epsilon {row['epsilon']:g}: " + ", ".join(cells)
 
 
+def keep(row: dict, machine: str) -> None:
+    """Put a cell in the place of the kept one of the same table, rows and epsilon, or behind all."""
+    cell = operator.itemgetter("table", "rows", "epsilon")
+    rows = {cell(kept): kept for kept in json.loads(OUT.read_text())["rows"]} | {cell(row): row}
+    OUT.write_text(json.dumps({"machine": machine, "rows": list(rows.values())}, indent=1) + "\n")
+
+
 def speed() -> None:
     """Print the CPU seconds of a fit on 50,000 rows of 12 columns."""
     public = np.random.default_rng(0)
@@ -355,12 +364,12 @@ def main() -> None:
                     continue
                 rows.append(compare(name, data, epsilon, count, chosen.repeats))
                 print(shown(rows[-1]), flush=True)
+                if chosen.write:
+                    keep(rows[-1], machine)
     if chosen.neural:
         return None
     regrets = [row["regret"] for row in rows]
     print(f"mean regret {np.mean(regrets):.4f}, worst {max(regrets):.4f}")
-    if chosen.write:
-        OUT.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
     return None
 
 

@@ -222,7 +222,7 @@ ROBUST = [
         for n, t in TRUNCATIONS.items()
     ],
     Case("parts", PartSum(), Part(slice(1, None), 0.4), kinds=DENSE),
-    Case("parts and squares", PartSum(0.4), Part(slice(0, 3), 0.7, SKEWED, 0.3), kinds=DENSE, exact=False),
+    Case("squares of parts", PartSum(True), Part(slice(0, 3), 0.7, SKEWED), kinds=DENSE, exact=False),
     Case("sizes of parts", PartSizes("parts", 3), Part(slice(0, 3), 0.7, SKEWED), kinds=DENSE, exact=False),
     Case("gradient, unscaled", RobustGradient(SQUARED), POINT),
     Case(

@@ -27,9 +27,9 @@ from sordino.problems.robust import Sample, triangle
 from sordino.runs import Ask, PrivacyReport, Task, run
 from sordino.runs.report import Status
 from sordino.solvers import statistic
-from sordino.solvers.one_step import Step
+from sordino.solvers.one_step import Step, Units
 from sordino.tables import Schema, Shape
-from sordino.tables.shapes import questions_of
+from sordino.tables.shapes import corners_of, questions_of
 from sordino.values import refusing
 
 # A step that moves some margin further than this leaves the curvature that it was made with (not of squares).
@@ -57,15 +57,14 @@ class Intervals:
     confidence: float
     coef_: Floats
     intercept_: float
-    _span: Floats = field(repr=False)
+    _units: Units = field(repr=False)
     _step: Step = field(repr=False)
 
     def _deviations(self, rows: Floats) -> Floats:
         """Return the standard error of linear functions of coefficients and intercept; inf if not known."""
         rows = np.atleast_2d(rows)
-        own = rows @ self._span
-        back = _back_of(self._span, self.model.data_norm_)
-        lost = np.array([public_norm(row) for row in rows - own @ back])
+        own = rows @ self._units.own
+        lost = np.array([public_norm(row) for row in rows - own @ self._units.back])
         sizes = np.array([public_norm(row) for row in rows])
         variances = np.einsum("ij,jk,ik->i", own, self._step.covariance, own)
         return np.where(
@@ -180,19 +179,20 @@ def intervals(
     """
     loss = _check_model(model)
     level = check_share("confidence", confidence)
-    span = _span_of(model)
-    rows, unit, largest = _influences(model, loss, span, X, y, groups)
+    units = units_of(model)
+    rows, unit, largest = _influences(model, loss, units, X, y, groups)
     n = len(rows)
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     sample = Sample(n, rows.shape[1], Relation.parse(relation), unit)
     residual, bent = largest
-    options = {"span": span, "norm": float(model.data_norm_), "residual": residual, "bent": bent}
+    options = {"units": units, "residual": residual, "bent": bent}
+    options["squares"] = min(0.02 + 0.02 * ask.epsilon, 0.15)
     if loss.name == "squared":
         low, high = model.target_range_
         above = np.append(np.ravel(model.coef_), np.ravel(model.intercept_)[0] - 0.5 * (low + high))
-        options |= {"whole": _back_of(span, model.data_norm_) @ above, "middle": 0.5 * (high - low)}
+        options |= {"whole": units.back @ above, "middle": 0.5 * (high - low)}
     task = Task(
-        statistic("one-step", sample, **options, squares=min(0.2 * math.sqrt(ask.epsilon), 0.42)),
+        statistic("one-step", sample, **options),
         sample,
         "intervals",
         public=(f"number of {unit}s: {n}", _BY_ROW),
@@ -201,9 +201,9 @@ def intervals(
     )
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
     step: Step = fitted.result
-    moved = span @ step.moved
-    lifted = span @ np.column_stack([step.moved, step.hidden])
-    far = max(float(model.data_norm_) * public_norm(one[:-1]) + abs(float(one[-1])) for one in lifted.T)
+    moved = units.own @ step.moved
+    lifted = np.column_stack([step.moved, step.hidden])
+    far = max(abs(end) for one in lifted.T for end in units.ends(one))
     if loss.name != "squared" and far > _FAR:
         warnings.warn(
             f"intervals: released numbers say that margins of the model may be {far:.2g} off. One step from "
@@ -214,7 +214,7 @@ def intervals(
         )
         step = replace(step, ends=False)
     coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])
-    return Intervals(model, _hand_on_status(model, fitted.report), level, coef, intercept, span, step)
+    return Intervals(model, _hand_on_status(model, fitted.report), level, coef, intercept, units, step)
 
 
 def _hand_on_status(model: Any, report: PrivacyReport) -> PrivacyReport:
@@ -360,37 +360,60 @@ def _check_model(model: Any) -> Any:
     return loss
 
 
-def _span_of(model: Any) -> Floats:
-    """Return the map from rows with a constant to numbers that can be told apart, in units of the rows.
+def units_of(model: Any) -> Units:
+    """Return units in which no direction of the rows is much longer than others, as far as is public.
 
-    Lines and hats of one column repeat each other, as made-up tables show.
+    Rows of numbers fill a ball. A table's rows lie between few corners of each column, its knots and levels:
+    there all corners of a column are equally far from their middle, by the root of how many directions they
+    have, which makes the volume that holds all rows as small as can be. Corners of gaps and of values that
+    are not declared are as far, apart from all others. Lines and hats of one column repeat each other, and
+    made-up tables show what can be told apart.
     """
-    d = np.size(model.coef_)
-    schema, units = getattr(model, "schema", None), _units(d, model.data_norm_)
-    span = np.diag(units)
-    if schema is not None:
-        made = clipped_matrix(model.encoder_.transform(_make_up_table(schema, 4 * d + 50)), model.data_norm_)
-        rows = np.column_stack([_dense(made), np.ones(4 * d + 50)]) * units
-        sizes, axes = np.linalg.eigh(rows.T @ rows / len(rows))
-        span = units[:, None] * axes[:, sizes > 1e-9 * sizes[-1]]
-    if span.shape[1] > _MOST_COLUMNS:
-        raise UnsupportedError(
-            f"Expected at most {_MOST_COLUMNS} columns that can be told apart, got {span.shape[1]}: their "
-            "squares would cost more than they tell. Fit with pairs=False, fewer knots= or fewer levels."
+    d, norm = np.size(model.coef_), float(model.data_norm_)
+    if getattr(model, "schema", None) is None:
+        units = np.append(np.ones(d), _CONSTANT * norm)
+        return _few(
+            Units(np.diag(units), np.diag(1.0 / units), norm, _CONSTANT * norm, np.zeros(d + 1, bool))
         )
-    return span
+    table = _make_up_table(model.schema, 4 * d + 50)
+    made = np.column_stack([_dense(model.encoder_.transform(table)), np.ones(4 * d + 50)])
+    parts, corners, rare = [], [], []
+    for here, rows, usual in corners_of(model.encoder_):
+        whole = np.zeros((len(rows), d + 1))
+        whole[:, here], whole[:, -1] = rows, 1.0
+        part = _even(whole, usual)
+        part = part[:, np.ptp(made @ part, axis=0) > 1e-9]
+        parts.append(part)
+        corners.append(whole @ part)
+        rare.append(np.abs(corners[-1][:usual]).max(axis=0) < 1e-9)
+    norm = math.sqrt(sum(float(np.square(one).sum(axis=1).max()) for one in corners))
+    own = np.column_stack([*parts, _CONSTANT * norm * np.eye(d + 1)[-1]])
+    back, seldom = np.linalg.pinv(made @ own) @ made, np.append(np.concatenate(rare), False)
+    return _few(Units(own, back, norm, _CONSTANT * norm, seldom, tuple(corners)))
 
 
-def _units(columns: int, norm: float) -> Floats:
-    return np.append(np.ones(columns), _CONSTANT * norm)
+def _even(corners: Floats, usual: int) -> Floats:
+    """Return what takes rows of one column to numbers of which all corners have about one length."""
+    ways, sizes, _ = np.linalg.svd(corners[:usual] - corners[:usual].mean(axis=0), full_matrices=False)
+    ways = ways[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
+    long, chosen = math.sqrt(ways.shape[1]), list(range(usual))
+    targets = ways * (long / np.sqrt(max(float(np.square(ways).sum(axis=1).max()), 1e-300)))
+    for row in range(usual, len(corners)):
+        if np.linalg.matrix_rank(corners[[*chosen, row]]) > np.linalg.matrix_rank(corners[chosen]):
+            chosen.append(row)
+            targets = np.pad(targets, ((0, 1), (0, 1)))
+            targets[-1, -1] = long
+    return np.asarray(np.linalg.pinv(corners[chosen]) @ targets)
 
 
-def _back_of(span: Floats, norm: float) -> Floats:
-    """Return what takes the numbers of a row back to the row, if it is one of the table: ``A^T / units``.
-
-    ``span`` is ``units A`` with orthonormal A, and rows of the table times the units lie in the space of A.
-    """
-    return np.asarray((span / np.square(_units(len(span) - 1, norm))[:, None]).T)
+def _few(units: Units) -> Units:
+    """Return the units, or refuse too many of them."""
+    if units.own.shape[1] > _MOST_COLUMNS:
+        raise UnsupportedError(
+            f"Expected at most {_MOST_COLUMNS} columns that can be told apart, got {units.own.shape[1]}: "
+            "their squares would cost more than they tell. Fit with pairs=False, fewer knots= or levels."
+        )
+    return units
 
 
 def _make_up_table(schema: Schema, count: int) -> dict[str, Any]:
@@ -418,7 +441,7 @@ def _dense(rows: Any) -> Any:
 
 
 def _influences(
-    model: Any, loss: Any, span: Floats, X: Any, y: Any, groups: Any
+    model: Any, loss: Any, units: Units, X: Any, y: Any, groups: Any
 ) -> tuple[Floats, str, tuple[float, float]]:
     """Return score and curvature of each record or person, who that is, and the largest residual and bend."""
     if in_dask(X):
@@ -428,7 +451,8 @@ def _influences(
         raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
     require_owners(model, groups)
     rows = _clipped_rows(model, X)
-    margins = rows @ np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
+    weights = np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
+    margins = rows @ weights
     if hasattr(model, "classes_"):
         targets, ends = label_targets(encode_labels(y, model.classes_)[0], 2), (-1.0, 1.0)
     else:
@@ -436,16 +460,12 @@ def _influences(
         targets = np.clip(refusing(lambda: np.asarray(y, dtype=float).ravel(), X, y, model), *ends)
     if len(targets) != len(rows):
         raise InvalidInputError(f"Expected one target per row, {len(rows)} of them, got {len(targets)}.")
-    own, bent = rows @ span, loss.expected_curvature(margins)[:, None]
-    first, second, weights = triangle(span.shape[1])
-    squares = own[:, first] * own[:, second] * weights
+    own, bent = rows @ units.own, loss.expected_curvature(margins)[:, None]
+    first, second, twice = triangle(own.shape[1])
+    squares = own[:, first] * own[:, second] * twice
     influences = np.hstack([loss.residual(margins, targets)[:, None] * own, bent * squares])
     # Residuals are monotone in both, so their ends are at the ends of margins and targets.
-    offset, reach = (
-        float(np.ravel(model.intercept_)[0]),
-        model.data_norm_ * public_norm(np.ravel(model.coef_)),
-    )
-    corners = np.array([[offset - reach], [offset + reach]])
+    corners = np.array(units.ends(units.back @ weights))[:, None]
     largest = float(np.abs(loss.residual(corners, np.array(ends))).max())
     # A curvature without a bound is monotone in the margin too.
     bounded = math.isfinite(loss.curvature)

@@ -219,12 +219,11 @@ class RobustGradient(ClippedSum):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some columns of the rows, times a public matrix (or None), in units of ``size``, squares ``near``."""
+    """Some columns of the rows, times a public matrix (or None), in units of ``size``."""
 
     columns: slice
     size: float = 1.0
     matrix: Floats | None = None
-    near: float = 1.0
 
     def of(self, block: Floats) -> Floats:
         """Return the part of each row; what is not finite is left to the clip."""
@@ -248,37 +247,34 @@ class PartSizes(SizeCounts):
 
 @dataclass(frozen=True)
 class PartSum(ClippedSum):
-    r"""``sum_i (a_i, squares * svec(a_i a_i^T), squares * svec(b_i b_i^T))`` for ``a_i = clip_1(A x_i)``.
+    r"""``sum_i a_i`` for ``a_i = clip_1(A x_i)``, or ``sum_i a_i a_i^T`` with ``squares``.
 
-    ``params`` is a :class:`Part`, and ``b_i = clip_1(A x_i / near)``. svec lists the upper triangle, entries
-    off the diagonal times root 2, so that the norm of a matrix is that of its list. Without ``squares`` the
-    sum is of the parts alone.
+    ``params`` is a :class:`Part`. A square is a list of the upper triangle, entries off the diagonal times
+    root 2, so that the norm of a matrix is that of its list.
 
-    **Privacy.** ``||a|| <= 1`` by the clip and ``||a a^T||_F = ||a||^2 <= 1``, and b alike, so a record adds
-    a vector of norm at most ``sqrt(1 + 2 squares^2)``, and twice that when it is replaced.
+    **Privacy.** ``||a|| <= 1`` by the clip and ``||a a^T||_F = ||a||^2 <= 1``, so a record adds a vector of
+    norm at most 1, and twice that when it is replaced.
     """
 
     needs: ClassVar[tuple[type, ...]] = (DenseRows,)
 
-    squares: float = 0.0
+    squares: bool = False
 
     def contribution(self, params: Any) -> float:
-        return math.sqrt(1.0 + 2.0 * self.squares**2) * (ABOVE if self.squares else 1.0)
+        return ABOVE if self.squares else 1.0
 
     def evaluate(self, records: DenseRows, params: Part) -> Floats:
-        """Return the sum of the clipped parts, and behind it that of their squares."""
-        total, sizes = np.zeros(1), (1.0, params.near) if self.squares else (1.0,)
+        """Return the sum of the clipped parts, or that of their squares."""
+        total = np.zeros(1)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             with np.errstate(over="ignore", invalid="ignore"):
-                whole = params.of(block)
-                parts = [Truncation(by="norm").apply([whole / size], 1.0)[0] for size in sizes]
-            parts = [np.where(present(records, rows)[:, None], part, 0.0) for part in parts]
-            found = parts[0].sum(axis=0)
+                part = Truncation(by="norm").apply([params.of(block)], 1.0)[0]
+            part = np.where(present(records, rows)[:, None], part, 0.0)
             if self.squares:
-                up, across, weights = triangle(whole.shape[1])
-                squares = [self.squares * weights * (part.T @ part)[up, across] for part in parts]
-                found = np.concatenate([found, *squares])
-            total = total + found
+                up, across, weights = triangle(part.shape[1])
+                total = total + weights * (part.T @ part)[up, across]
+            else:
+                total = total + part.sum(axis=0)
         return total
 
 

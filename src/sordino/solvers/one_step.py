@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel import Curator, Full, Plan, Release
-from sordino.kernel.arrays import Floats, public_norm
+from sordino.kernel.arrays import Bools, Floats, public_norm
 from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix, triangle
 from sordino.solvers.base import noise_std
 
-# Shares of the budget: of the count of lengths, and of the curvature, the least, more for each column and the
-# most; the rest is for the score. Cells of the count to a factor of two.
-_LENGTHS, _CURVATURE, _CELLS = 0.02, (0.25, 0.01, 0.45), 4
+# Shares of the budget: of the count of lengths, and of the curvature the least and the most; the score has
+# what is left. Cells of the count to a factor of two.
+_LENGTHS, _CURVATURE, _CELLS = 0.04, (0.2, 0.45), 2
 # Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
 # made along them, and along each the model may miss this share of what it leaves unexplained: of .02, .1 and
 # .3 the least with which benchmarks.model_intervals covers long rows.
-_KNOWN, _MISSED = 1.0, 0.1
+_KNOWN, _MISSED, _THERE = 0.7, 0.1, 2.0
 # How much of the model a step of squares may leave behind, and how loud the constant may be in a score.
 _LEFT, _LOUD = (0.0, 0.25, 0.5, 0.75, 1.0), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
@@ -36,14 +36,53 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class Units:
+    """How rows with a constant behind them are measured: in ``rows @ own``, and ``back`` from there.
+
+    The last number of a row is the ``constant``, and ``seldom`` says which others are zero but for a gap or a
+    value that is not declared. They fill a ball of radius ``norm``, or they are the
+    numbers of ``corners``, one of each side by side, or between these.
+    """
+
+    own: Floats
+    back: Floats
+    norm: float
+    constant: float
+    seldom: Bools
+    corners: tuple[Floats, ...] = ()
+
+    def ends(self, weights: Floats) -> tuple[float, float]:
+        """Return the least and the largest margin that these weights give to a row."""
+        middle, reach = self.constant * float(weights[-1]), self.norm * public_norm(weights[:-1])
+        if not self.corners:
+            return middle - reach, middle + reach
+        parts = np.split(weights[:-1], np.cumsum([one.shape[1] for one in self.corners])[:-1])
+        margins = [rows @ part for rows, part in zip(self.corners, parts, strict=True)]
+        return middle + sum(float(m.min()) for m in margins), middle + sum(float(m.max()) for m in margins)
+
+    def longest(self, matrix: Floats) -> float:
+        r"""Return a bound of the norm of the matrix times a row, its constant included.
+
+        With ``A x + b`` what a row x in a ball of radius R becomes, ``||A x + b||^2 <= t R^2 + ||b||^2 +
+        b^T A (t - A^T A)^-1 A^T b`` for every t above the largest eigenvalue of ``A^T A``: the smallest of
+        them is the largest norm, and each is a bound.
+        """
+        inner, last = matrix[:, :-1], self.constant * matrix[:, -1]
+        sizes, axes = np.linalg.eigh(inner.T @ inner)
+        along, sizes = np.square(axes.T @ (inner.T @ last)), np.maximum(sizes, 0.0)
+        levels = max(float(sizes[-1]), 1e-300) * (1.0 + np.exp2(np.arange(-30.0, 31.0)))
+        found = levels * self.norm**2 + last @ last + (along / (levels[:, None] - sizes)).sum(axis=1)
+        return math.sqrt(float(found.min())) * (1.0 + 1e-9)
+
+
+@dataclass(frozen=True, eq=False)
 class OneStep:
     r"""One Newton step ``-H^-1 mean(g)`` from a public model, and the covariance of its error.
 
-    H is the released mean curvature, and the scores ``g_i`` are asked with their squares:
-    ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows. Squares are asked twice, of whole scores and of
-    scores clipped where counts of their lengths end: the noise of the second is smaller by the square of that
-    clip, and shows a rare group with larger errors; the first shows few scores that counts miss. The larger
-    of the two counts along each direction.
+    H is the released mean curvature, and ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows from
+    released squares of the scores, clipped where counts of their lengths end: their noise is as small as
+    scores are short, and shows a rare group with larger errors. Those of squares are asked at the end of the
+    step.
 
     No clip shortens a score or a curvature: scores are as long as the declared bounds allow, ``residual``
     times the longest row. A shorter clip would need a count of the records beyond it; the noise of that
@@ -61,22 +100,26 @@ class OneStep:
     record, or the mean of a person's, and its curvature: functions of that record and of a public model.
     """
 
-    span: Floats
-    norm: float
+    units: Units
     residual: float
     bent: float
-    squares: float = 0.3
+    squares: float = 0.1
     whole: Floats | None = None
     middle: float = 0.0
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the curvature, a count of lengths and the score."""
-        least, more, most = _CURVATURE
-        curvature = min(least + more * self.span.shape[1], most)
+        """Declare the curvature, the score, a count of its lengths and its squares."""
+        least, most = _CURVATURE
+        curvature = least
+        if self.whole is not None:  # noise of the curvature along the step, in units of that of the score
+            long = public_norm(self.whole) * self.units.longest(np.eye(self.whole.size))
+            long /= math.sqrt(2.0) * max(self.middle, 1e-300)
+            curvature = min(max(least, long / (1.0 + long)), most)
         shares = {
             "curvature": (PartSum(), curvature),
+            "score": (PartSum(), 1.0 - _LENGTHS - curvature - self.squares),
             "lengths": (PartSizes("parts", _CELLS), _LENGTHS),
-            "score": (PartSum(self.squares), 1.0 - _LENGTHS - curvature),
+            "squares": (PartSum(True), self.squares),
         }
         return problem.planned(
             **{
@@ -86,60 +129,51 @@ class OneStep:
         )
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Step]:
-        d, n = self.span.shape[1], problem.population
-        curved = Part(slice(d, None), self.bent * self._longest(np.eye(d)) ** 2)
+        d, n = self.units.own.shape[1], problem.population
+        curved = Part(slice(d, None), self.bent * self.units.longest(np.eye(d)) ** 2)
         unsure = noise_std(curator, "curvature", curved) / n * curved.size
         curvature = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
-        sizes, axes = np.linalg.eigh(curvature)
-        floor = max(1e-9 * float(np.abs(sizes).max()), 1e-300)
-        floor = max(_KNOWN * unsure * math.sqrt(2.0 * d), floor)
+        there = ~self.units.seldom | (np.diag(curvature) > _THERE * unsure)
+        sizes, axes = np.linalg.eigh(curvature[np.ix_(there, there)])
+        axes = np.eye(d)[:, there] @ axes
+        floor = max(_KNOWN * unsure * math.sqrt(2.0 * there.sum()), 1e-9 * float(np.abs(sizes).max()), 1e-300)
         known = sizes > floor
         known[-1] = True
-        lost, noise = axes[:, ~known], noise_std(curator, "score", curved) / n
+        noise = noise_std(curator, "score", curved) / n
+        gone = np.zeros(d) if self.whole is None else np.where(there, 0.0, self.whole)
         tries = [
-            Trial(self, axes[:, known], np.maximum(sizes[known], floor), left, loud, (unsure, noise))
+            Trial(self, axes[:, known], np.maximum(sizes[known], floor), left, loud, gone, (unsure, noise))
             for left in (_LEFT[:1] if self.whole is None else _LEFT)
             for loud in _LOUD
         ]
         best = min(tries, key=lambda one: one.cost(n))
-        score, k = Part(slice(None), best.size, best.matrix), len(best.alike)
+        score = best.part(best.left)
+        moved = -best.back @ np.asarray(curator.release("score", score)) * (best.size / n)
+        own, spread = self._squares(curator, n, best, moved)
+        missed = math.sqrt(_MISSED * spread / floor)
+        hidden, absent = missed * axes[:, ~known], missed * np.diag(~there * 1.0)
+        errors = best.back @ (own / n + best.noise(moved)) @ best.back.T
+        yield Step(moved - best.left, errors + hidden @ hidden.T + absent**2, hidden)
+
+    def _squares(self, curator: Curator, n: int, best: Trial, moved: Floats) -> tuple[Floats, float]:
+        """Return the mean square of the scores after the move, and that of residuals if all are alike."""
+        score, after = best.part(0.0 * moved), best.part(best.left - moved)
+        if self.whole is not None and after.size < 1.5 * score.size:
+            score = after
         query: Any = curator.plan.releases["lengths"].query
         counts = np.asarray(curator.release("lengths", score))
-        score = replace(score, near=query.end(counts, noise_std(curator, "lengths", score)))
-        mean, *both = np.split(np.asarray(curator.release("score", score)) / n, [k, k + k * (k + 1) // 2])
-        mean, unit = best.size * mean, best.size**2 / self.squares
-        moved = -best.back @ mean
-        (own, spread), (near, _) = (
-            _shrunk(own * symmetric_matrix(squares) - np.outer(mean, mean), best.alike, own * noise)
-            for squares, own in zip(both, (unit, unit * score.near**2), strict=True)
-        )
-        own = _larger(own, near)
-        hidden = lost * math.sqrt(_MISSED * spread / floor)
-        errors = best.back @ (own / n + best.noise(moved)) @ best.back.T
-        yield Step(moved - best.left, errors + hidden @ hidden.T, hidden)
+        near = query.end(counts, noise_std(curator, "lengths", score))
+        score = replace(score, size=score.size * near)
+        noise = noise_std(curator, "squares", score) * score.size**2 / n
+        found = np.asarray(curator.release("squares", score)) * (score.size**2 / n)
+        return _shrunk(symmetric_matrix(found), best.alike, noise)
 
     def longest_score(self, matrix: Floats, left: Floats) -> float:
         """Return a bound of the norm of the matrix times a score, of a model that leaves this behind."""
         if self.whole is None:
-            return self.residual * self._longest(matrix)
-        rest = self.span @ (self.whole - left)
-        largest = self.middle + self.norm * public_norm(rest[:-1]) + abs(float(rest[-1]))
-        return min(largest, 1e100) * self._longest(matrix)
-
-    def _longest(self, matrix: Floats) -> float:
-        r"""Return a bound of the norm of the matrix times a row in the span, its constant included.
-
-        With ``A x + b`` what a row x in a ball of radius R becomes, ``||A x + b||^2 <= t R^2 + ||b||^2 +
-        b^T A (t - A^T A)^-1 A^T b`` for every t above the largest eigenvalue of ``A^T A``: the smallest of
-        them is the largest norm, and each is a bound.
-        """
-        lifted = matrix @ self.span.T
-        inner, last = lifted[:, :-1], lifted[:, -1]
-        sizes, axes = np.linalg.eigh(inner.T @ inner)
-        along, sizes = np.square(axes.T @ (inner.T @ last)), np.maximum(sizes, 0.0)
-        levels = max(float(sizes[-1]), 1e-300) * (1.0 + np.exp2(np.arange(-30.0, 31.0)))
-        found = levels * self.norm**2 + last @ last + (along / (levels[:, None] - sizes)).sum(axis=1)
-        return math.sqrt(float(found.min())) * (1.0 + 1e-9)
+            return self.residual * self.units.longest(matrix)
+        largest = self.middle + max(map(abs, self.units.ends(self.whole - left)))
+        return min(largest, 1e100) * self.units.longest(matrix)
 
 
 class Trial:
@@ -152,20 +186,26 @@ class Trial:
         sizes: Floats,
         left: float,
         loud: float,
+        gone: Floats,
         errors: tuple[float, float],
     ) -> None:
-        constant = step.span[-1] / public_norm(step.span[-1])
-        units = axes.T @ (np.eye(len(axes)) + (loud**2 - 1.0) * np.outer(constant, constant)) @ axes
+        units = np.eye(axes.shape[1]) + (loud**2 - 1.0) * np.outer(axes[-1], axes[-1])
         lengths, turned = np.linalg.eigh(units)
         metric = (turned * np.sqrt(lengths)) @ turned.T
         self.root = metric @ axes.T
         self.left = np.zeros(len(axes)) if step.whole is None else left * (axes @ (axes.T @ step.whole))
-        self.size = step.longest_score(self.root, self.left)
-        self.matrix = self.root @ np.hstack([np.eye(len(axes)), -_product_with(self.left)])
+        self._gone, self._step = gone, step
+        self.size = self.part(self.left).size
         self.back = (axes / sizes) @ np.linalg.inv(metric)
         self.alike = (metric * sizes) @ metric
-        self._span, (self._unsure, self._noise) = step.span, errors
+        self._unsure, self._noise = errors
         self._left = float(np.square(axes.T @ self.left) @ sizes)
+
+    def part(self, left: Floats) -> Part:
+        """Return the scores of a model that leaves this behind."""
+        left = left + self._gone
+        matrix = self.root @ np.hstack([np.eye(len(left)), -_product_with(left)])
+        return Part(slice(None), self._step.longest_score(self.root, left), matrix)
 
     def noise(self, moved: Floats) -> Floats:
         """Return the covariance of the noise of the score, and of the curvature's along a move."""
@@ -175,7 +215,7 @@ class Trial:
 
     def cost(self, n: int) -> float:
         """Return how wide intervals of the coefficients will be, as far as this way of asking matters."""
-        errors = self._span[:-1] @ self.back
+        errors = self.back[:-1]
         spread = self.noise(self.left) + self._left * self.alike / n
         return float(np.log(np.maximum(np.einsum("ij,jk,ik->i", errors, spread, errors), 1e-300)).sum())
 

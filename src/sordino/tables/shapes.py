@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel.arrays import Floats, public_norm
-from sordino.tables.columns import Block, Entries
+from sordino.tables.columns import MISSING, OTHER, Block, Entries
 from sordino.tables.encoder import PairBlock, TableEncoder
 
 
@@ -112,6 +112,27 @@ def questions_of(encoder: TableEncoder) -> list[Questions]:
             alone[name].rows[: len(mean)] += mean  # other levels and gaps, which come last, bring nothing
             surface -= np.expand_dims(mean, 1 - axis)
     return [*alone.values(), *pairs]
+
+
+def corners_of(encoder: TableEncoder) -> list[tuple[slice, Floats, int]]:
+    """Return for each column and pair its place, rows that all of its rows lie between, and a count.
+
+    So many of the rows are usual: those of gaps and of values that are not declared stand behind them. Rows
+    of a pair lie between those of :class:`Questions` and zero.
+
+    **Privacy.** They follow from the schema and the basis.
+    """
+    blocks = {block.name: block for block in encoder.blocks() if isinstance(block, Block)}
+    out = []
+    for asks in questions_of(encoder):
+        own, count = asks.own, len(asks.own)
+        if len(asks.columns) == 1:
+            block = blocks[asks.columns[0]]
+            at = block.grid(rest=False)[1]
+            rest = [MISSING, OTHER] if block.levels else [np.nan, OTHER][: 1 + block.other]
+            own, count = dense_rows(block.entries(np.append(at, rest)), own.shape[1]), len(at)
+        out.append((asks.here, own, count))
+    return out
 
 
 def _pair_questions(block: PairBlock, here: slice, size: int) -> Questions:
