@@ -19,7 +19,7 @@ from sordino.estimators.linear_base import LinearModel
 from sordino.estimators.statistics import check_share
 from sordino.execute import executor_of, in_dask
 from sordino.execute.persons import mean_of_owners, number_owners
-from sordino.kernel import Relation, public_generator
+from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, public_norm
 from sordino.kernel.clip import clipped_matrix
 from sordino.problems.losses import LOSSES, label_targets
@@ -28,7 +28,7 @@ from sordino.runs import Ask, PrivacyReport, Task, run
 from sordino.runs.report import Status
 from sordino.solvers import statistic
 from sordino.solvers.one_step import Step, Units
-from sordino.tables import Schema, Shape
+from sordino.tables import Shape
 from sordino.tables.shapes import corners_of, questions_of
 from sordino.values import refusing
 
@@ -180,6 +180,11 @@ def intervals(
     loss = _check_model(model)
     level = check_share("confidence", confidence)
     units = units_of(model)
+    if len(units.back) > _MOST_COLUMNS:
+        raise UnsupportedError(
+            f"Expected at most {_MOST_COLUMNS} columns that can be told apart, got {len(units.back)}: their "
+            "squares would cost more than they tell. Fit with pairs=False, fewer knots= or fewer levels."
+        )
     rows, unit, largest = _influences(model, loss, units, X, y, groups)
     n = len(rows)
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
@@ -367,29 +372,29 @@ def units_of(model: Any) -> Units:
     there all corners of a column are equally far from their middle, by the root of how many directions they
     have, which makes the volume that holds all rows as small as can be. Corners of gaps and of values that
     are not declared are as far, apart from all others. Lines and hats of one column repeat each other, and
-    made-up tables show what can be told apart.
+    count once.
     """
     d, norm = np.size(model.coef_), float(model.data_norm_)
     if getattr(model, "schema", None) is None:
         units = np.append(np.ones(d), _CONSTANT * norm)
-        return _few(
-            Units(np.diag(units), np.diag(1.0 / units), norm, _CONSTANT * norm, np.zeros(d + 1, bool))
-        )
-    table = _make_up_table(model.schema, 4 * d + 50)
-    made = np.column_stack([_dense(model.encoder_.transform(table)), np.ones(4 * d + 50)])
-    parts, corners, rare = [], [], []
+        return Units(np.diag(units), np.diag(1.0 / units), norm, _CONSTANT * norm, np.zeros(d + 1, bool))
+    texts = [column.name for column in model.schema.features if column.word == "text"]
+    if texts:
+        raise UnsupportedError(f"Column {texts[0]!r}: effects of hashed words have no intervals.")
+    parts, corners, seldom, last = [], [], [], np.eye(d + 1)[-1]
+    made = last[None].copy()
     for here, rows, usual in corners_of(model.encoder_):
-        whole = np.zeros((len(rows), d + 1))
-        whole[:, here], whole[:, -1] = rows, 1.0
-        part = _even(whole, usual)
-        part = part[:, np.ptp(made @ part, axis=0) > 1e-9]
-        parts.append(part)
-        corners.append(whole @ part)
-        rare.append(np.abs(corners[-1][:usual]).max(axis=0) < 1e-9)
-    norm = math.sqrt(sum(float(np.square(one).sum(axis=1).max()) for one in corners))
-    own = np.column_stack([*parts, _CONSTANT * norm * np.eye(d + 1)[-1]])
-    back, seldom = np.linalg.pinv(made @ own) @ made, np.append(np.concatenate(rare), False)
-    return _few(Units(own, back, norm, _CONSTANT * norm, seldom, tuple(corners)))
+        whole = np.tile(last, (len(rows), 1))
+        whole[:, here] = rows
+        parts.append(_even(whole, usual))
+        corners.append(whole @ parts[-1])
+        seldom.append(np.abs(corners[-1][:usual]).max(axis=0) < 1e-9)
+        made[:, here] = rows[0]
+        made = np.vstack([made, made[0] + whole - whole[0]])
+    norm = public_norm(np.array([_longest(one) for one in corners]))
+    own = np.column_stack([*parts, _CONSTANT * norm * last])
+    back = np.linalg.pinv(made @ own) @ made
+    return Units(own, back, norm, _CONSTANT * norm, np.append(np.concatenate(seldom), False), tuple(corners))
 
 
 def _even(corners: Floats, usual: int) -> Floats:
@@ -397,7 +402,7 @@ def _even(corners: Floats, usual: int) -> Floats:
     ways, sizes, _ = np.linalg.svd(corners[:usual] - corners[:usual].mean(axis=0), full_matrices=False)
     ways = ways[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)]
     long, chosen = math.sqrt(ways.shape[1]), list(range(usual))
-    targets = ways * (long / np.sqrt(max(float(np.square(ways).sum(axis=1).max()), 1e-300)))
+    targets = ways * (long / max(_longest(ways), 1e-300))
     for row in range(usual, len(corners)):
         if np.linalg.matrix_rank(corners[[*chosen, row]]) > np.linalg.matrix_rank(corners[chosen]):
             chosen.append(row)
@@ -406,27 +411,9 @@ def _even(corners: Floats, usual: int) -> Floats:
     return np.asarray(np.linalg.pinv(corners[chosen]) @ targets)
 
 
-def _few(units: Units) -> Units:
-    """Return the units, or refuse too many of them."""
-    if units.own.shape[1] > _MOST_COLUMNS:
-        raise UnsupportedError(
-            f"Expected at most {_MOST_COLUMNS} columns that can be told apart, got {units.own.shape[1]}: "
-            "their squares would cost more than they tell. Fit with pairs=False, fewer knots= or levels."
-        )
-    return units
-
-
-def _make_up_table(schema: Schema, count: int) -> dict[str, Any]:
-    """Return made-up values of every declared column, gaps and undeclared levels among them."""
-    public = public_generator(0)
-    out = {}
-    for column in schema.features:
-        if column.word == "text":
-            raise UnsupportedError(f"Column {column.name!r}: effects of hashed words have no intervals.")
-        values = np.asarray(column.invent(public, count, ("\0 not declared",)), dtype=object)
-        values[public.uniform(size=count) < 0.05] = None
-        out[column.name] = values
-    return out
+def _longest(rows: Floats) -> float:
+    """Return the longest of some public rows."""
+    return max(public_norm(row) for row in rows)
 
 
 def _clipped_rows(model: Any, X: Any) -> Floats:

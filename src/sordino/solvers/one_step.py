@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Bools, Floats, public_norm
@@ -16,11 +17,11 @@ from sordino.solvers.base import noise_std
 
 # Shares of the budget: of the count of lengths, and of the curvature the least and the most; the score has
 # what is left. Cells of the count to a factor of two.
-_LENGTHS, _CURVATURE, _CELLS = 0.04, (0.2, 0.45), 2
+_LENGTHS, _CURVATURE, _CELLS = 0.03, (0.16, 0.45), 2
 # Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
 # made along them, and along each the model may miss this share of what it leaves unexplained: of .02, .1 and
 # .3 the least with which benchmarks.model_intervals covers long rows.
-_KNOWN, _MISSED, _THERE = 0.7, 0.1, 2.0
+_KNOWN, _MISSED, _THERE = 1.5, 0.1, 2.0
 # How much of the model a step of squares may leave behind, and how loud the constant may be in a score.
 _LEFT, _LOUD = (0.0, 0.25, 0.5, 0.75, 1.0), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
@@ -73,6 +74,20 @@ class Units:
         levels = max(float(sizes[-1]), 1e-300) * (1.0 + np.exp2(np.arange(-30.0, 31.0)))
         found = levels * self.norm**2 + last @ last + (along / (levels[:, None] - sizes)).sum(axis=1)
         return math.sqrt(float(found.min())) * (1.0 + 1e-9)
+
+
+class Curvature(NamedTuple):
+    """Axes that a released curvature tells, with their sizes, and hidden ones; the least size; its noise.
+
+    ``there`` says for which numbers of a row there are records.
+    """
+
+    axes: Floats
+    sizes: Floats
+    hidden: Floats
+    there: Bools
+    floor: float
+    noise: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,31 +144,33 @@ class OneStep:
         )
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Step]:
-        d, n = self.units.own.shape[1], problem.population
-        curved = Part(slice(d, None), self.bent * self.units.longest(np.eye(d)) ** 2)
-        unsure = noise_std(curator, "curvature", curved) / n * curved.size
-        curvature = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
-        there = ~self.units.seldom | (np.diag(curvature) > _THERE * unsure)
-        sizes, axes = np.linalg.eigh(curvature[np.ix_(there, there)])
-        axes = np.eye(d)[:, there] @ axes
-        floor = max(_KNOWN * unsure * math.sqrt(2.0 * there.sum()), 1e-9 * float(np.abs(sizes).max()), 1e-300)
-        known = sizes > floor
-        known[-1] = True
-        noise = noise_std(curator, "score", curved) / n
-        gone = np.zeros(d) if self.whole is None else np.where(there, 0.0, self.whole)
-        tries = [
-            Trial(self, axes[:, known], np.maximum(sizes[known], floor), left, loud, gone, (unsure, noise))
-            for left in (_LEFT[:1] if self.whole is None else _LEFT)
-            for loud in _LOUD
-        ]
+        n, found = problem.population, self._curvature(curator, problem.population)
+        noise = noise_std(curator, "score", None) / n
+        lefts = _LEFT[:1] if self.whole is None else _LEFT
+        tries = [Trial(self, found, noise, left, loud) for left in lefts for loud in _LOUD]
         best = min(tries, key=lambda one: one.cost(n))
         score = best.part(best.left)
         moved = -best.back @ np.asarray(curator.release("score", score)) * (best.size / n)
         own, spread = self._squares(curator, n, best, moved)
-        missed = math.sqrt(_MISSED * spread / floor)
-        hidden, absent = missed * axes[:, ~known], missed * np.diag(~there * 1.0)
-        errors = best.back @ (own / n + best.noise(moved)) @ best.back.T
+        missed = math.sqrt(_MISSED * spread / found.floor)
+        hidden, absent = missed * found.hidden, missed * np.diag(~found.there * 1.0)
+        errors = best.back @ (own / n + best.noise(best.without_noise(moved))) @ best.back.T
         yield Step(moved - best.left, errors + hidden @ hidden.T + absent**2, hidden)
+
+    def _curvature(self, curator: Curator, n: int) -> Curvature:
+        d = self.units.own.shape[1]
+        curved = Part(slice(d, None), self.bent * self.units.longest(np.eye(d)) ** 2)
+        unsure = noise_std(curator, "curvature", curved) / n * curved.size
+        matrix = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
+        there = ~self.units.seldom | (np.diag(matrix) > _THERE * unsure)
+        sizes, axes = np.linalg.eigh(matrix[np.ix_(there, there)])
+        sizes, axes = _cleaned(sizes, unsure), np.eye(d)[:, there] @ axes
+        floor = max(_KNOWN * unsure, 1e-9 * float(np.abs(sizes).max()), 1e-300)
+        known = sizes > floor
+        known[-1] = True
+        return Curvature(
+            axes[:, known], np.maximum(sizes[known], floor), axes[:, ~known], there, floor, unsure
+        )
 
     def _squares(self, curator: Curator, n: int, best: Trial, moved: Floats) -> tuple[Floats, float]:
         """Return the mean square of the scores after the move, and that of residuals if all are alike."""
@@ -179,26 +196,18 @@ class OneStep:
 class Trial:
     """A way to ask the score: from where on, and in which units; ``alike`` are squares of equal residuals."""
 
-    def __init__(
-        self,
-        step: OneStep,
-        axes: Floats,
-        sizes: Floats,
-        left: float,
-        loud: float,
-        gone: Floats,
-        errors: tuple[float, float],
-    ) -> None:
+    def __init__(self, step: OneStep, found: Curvature, noise: float, left: float, loud: float) -> None:
+        axes, sizes = found.axes, found.sizes
         units = np.eye(axes.shape[1]) + (loud**2 - 1.0) * np.outer(axes[-1], axes[-1])
         lengths, turned = np.linalg.eigh(units)
         metric = (turned * np.sqrt(lengths)) @ turned.T
         self.root = metric @ axes.T
         self.left = np.zeros(len(axes)) if step.whole is None else left * (axes @ (axes.T @ step.whole))
-        self._gone, self._step = gone, step
+        self._gone = np.zeros(len(axes)) if step.whole is None else np.where(found.there, 0.0, step.whole)
+        self._step, self._unsure, self._noise = step, found.noise, noise
         self.size = self.part(self.left).size
         self.back = (axes / sizes) @ np.linalg.inv(metric)
         self.alike = (metric * sizes) @ metric
-        self._unsure, self._noise = errors
         self._left = float(np.square(axes.T @ self.left) @ sizes)
 
     def part(self, left: Floats) -> Part:
@@ -213,11 +222,28 @@ class Trial:
         tilted = 0.5 * self._unsure**2 * self.root @ tilted @ self.root.T
         return np.asarray((self.size * self._noise) ** 2 * np.eye(len(tilted)) + tilted)
 
+    def without_noise(self, moved: Floats) -> Floats:
+        """Return a move as long as without the noise of the score, of its square a quarter at least."""
+        longer = (self.size * self._noise) ** 2 * float(np.square(self.back).sum())
+        return moved * math.sqrt(max(1.0 - longer / max(float(moved @ moved), 1e-300), 0.25))
+
     def cost(self, n: int) -> float:
         """Return how wide intervals of the coefficients will be, as far as this way of asking matters."""
         errors = self.back[:-1]
         spread = self.noise(self.left) + self._left * self.alike / n
         return float(np.log(np.maximum(np.einsum("ij,jk,ik->i", errors, spread, errors), 1e-300)).sum())
+
+
+def _cleaned(sizes: Floats, noise: float) -> Floats:
+    r"""Return the mean squares along the axes of a noisy matrix, given its eigenvalues in their order.
+
+    Noise drives eigenvalues apart. With entries of deviation ``noise``, root 2 less off the diagonal, the
+    matrix itself has ``l_i - noise^2 sum_j 1 / (l_i - l_j)`` along the axis of ``l_i`` (Bun, Allez, Bouchaud
+    and Potters, 2016), which do not cross.
+    """
+    gaps = np.subtract.outer(sizes, sizes)
+    moved = sizes - noise**2 * (gaps / (np.square(gaps) + 0.5 * noise**2 + 1e-300)).sum(axis=1)
+    return np.asarray(isotonic_regression(moved).x)
 
 
 def _product_with(vector: Floats) -> Floats:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel.arrays import Floats, public_norm
-from sordino.tables.columns import MISSING, OTHER, Block, Entries
+from sordino.tables.columns import Block, Entries
 from sordino.tables.encoder import PairBlock, TableEncoder
+from sordino.tables.values import MISSING, OTHER
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,13 +126,12 @@ def corners_of(encoder: TableEncoder) -> list[tuple[slice, Floats, int]]:
     blocks = {block.name: block for block in encoder.blocks() if isinstance(block, Block)}
     out = []
     for asks in questions_of(encoder):
-        own, count = asks.own, len(asks.own)
+        own, block = asks.own, blocks[asks.columns[0]]
         if len(asks.columns) == 1:
-            block = blocks[asks.columns[0]]
-            at = block.grid(rest=False)[1]
             rest = [MISSING, OTHER] if block.levels else [np.nan, OTHER][: 1 + block.other]
-            own, count = dense_rows(block.entries(np.append(at, rest)), own.shape[1]), len(at)
-        out.append((asks.here, own, count))
+            at = np.append(block.grid(rest=False)[1], rest)
+            own = dense_rows(block.entries(at), own.shape[1])
+        out.append((asks.here, own, asks.named))
     return out
 
 
