@@ -11,7 +11,8 @@ from sklearn.pipeline import make_pipeline
 
 import sordino
 from sordino.errors import FitWarning, InvalidInputError, NotPrivateWarning, UnsupportedError
-from sordino.tables import Category, Number, Person, Target, Text
+from sordino.estimators.intervals import units_of
+from sordino.tables import Category, Date, Flag, Number, Ordinal, Person, Target, Text
 
 BETA = np.array([0.5, -0.3, 0.0])
 
@@ -286,3 +287,67 @@ def test_expected_values_of_a_table_are_known_though_hats_gap_and_constant_repea
     )
     assert (high - low < 4.0).all()  # from bound to bound before
     assert ((low < [41.5, 50.5, 59.5]) & (high > [40.5, 49.5, 58.5])).all()
+
+
+def test_labels_of_a_table_have_ends_though_nobody_has_a_gap():
+    """Gaps that no record has were taken for margins that may be 22 off, the more the more records."""
+    rng, schema = (
+        np.random.default_rng(4),
+        sordino.Schema([*COLUMNS[:2], Target("y", "category", ["n", "y"])]),
+    )
+    table, covered = people(20_000, rng), []
+    age = table["age"].to_numpy() / 100
+    for _ in range(5):
+        yes = rng.random(20_000) < 1 / (1 + np.exp(1.0 - 2.0 * age))
+        told = table.assign(y=np.where(yes, "y", "n"))
+        model = sordino.LogisticRegression(1.0, 1e-6, schema=schema, pairs=False, knots=3).fit(told)
+        shapes = {s.name: s for s in sordino.intervals(model, told, epsilon=1.0, delta=1e-6).shapes_}
+        truth = 2.0 * (np.array(shapes["age"].at[0]) / 100 - 0.5)
+        assert (shapes["age"].noise < 0.4).all()
+        covered.append(np.abs(shapes["age"].effect - truth) < 1.96 * shapes["age"].noise)
+    assert np.mean(covered) > 0.7
+
+
+def test_curvature_below_its_noise_leaves_ends_open():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (60, 3))
+    y = X @ BETA + 0.1 * rng.normal(size=60)
+    with pytest.warns(FitWarning, match="curvature is less than its noise"):
+        found = sordino.intervals(fitted(X, y, epsilon=8.0), X, y, epsilon=0.05, delta=1e-6)
+    assert (found.high == math.inf).all()
+
+
+@pytest.mark.parametrize("pairs", [False, [("age", "town"), ("age", "grade")]])
+@pytest.mark.parametrize("missing", ["column", "zero", 40.0])
+def test_no_row_of_a_table_is_longer_than_its_corners_say(pairs, missing):
+    """A row beyond would be clipped, which makes steps too long."""
+    rng = np.random.default_rng(6)
+    columns = [
+        Number("age", 0, 100, missing=missing),
+        Category("town", ["a", "b", "c"], missing="other" if missing == 40.0 else missing),
+        Ordinal("grade", ["low", "mid", "high"]),
+        Flag("smoker"),
+        Date("day", "2020-01-01", "2021-01-01"),
+    ]
+    table = pd.DataFrame(
+        {
+            "age": rng.uniform(-20, 120, 600),
+            "town": rng.choice(["a", "b", "c", "d"], 600),
+            "grade": rng.choice(["low", "mid", "high", "none"], 600),
+            "smoker": rng.choice(["yes", "no"], 600),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 360, 600), unit="D"),
+        }
+    )
+    table = table.mask(rng.random(table.shape) < 0.1).assign(y=rng.normal(size=600))
+    schema = sordino.Schema([*columns, Target("y", "number", low=-3, high=3)])
+    model = sordino.LinearRegression(1.0, 1e-6, schema=schema, pairs=pairs, knots=3).fit(table)
+    encoded = model.encoder_.transform(table)
+    encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+    rows, units = np.column_stack([encoded, np.ones(600)]), units_of(model)
+    own = rows @ units.own
+    assert own[:, -1] == pytest.approx(units.constant)
+    assert np.linalg.norm(own[:, :-1], axis=1).max() <= units.norm * (1 + 1e-9)
+    assert own @ units.back == pytest.approx(rows, abs=1e-8)
+    weights = rng.normal(size=own.shape[1])
+    low, high = units.ends(weights)
+    assert low <= (own @ weights).min() <= (own @ weights).max() <= high

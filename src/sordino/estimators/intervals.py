@@ -209,11 +209,12 @@ def intervals(
     moved = units.own @ step.moved
     lifted = np.column_stack([step.moved, step.hidden])
     far = max(abs(end) for one in lifted.T for end in units.ends(one))
-    if loss.name != "squared" and far > _FAR:
+    if not step.ends or (loss.name != "squared" and far > _FAR):
+        why = f"margins of the model may be {far:.2g} off. One step from further than {_FAR:g} need not end"
+        why = f"{why} near the optimum" if step.ends else "the curvature is less than its noise"
         warnings.warn(
-            f"intervals: released numbers say that margins of the model may be {far:.2g} off. One step from "
-            f"further than {_FAR:g} need not end near the optimum, so all ends are open. Fit with a "
-            "larger epsilon or a tighter data_norm, or ask for intervals with a larger epsilon.",
+            f"intervals: released numbers say that {why}, so all ends are open. Fit with a larger epsilon or "
+            "a tighter data_norm, or ask for intervals with a larger epsilon.",
             FitWarning,
             stacklevel=levels_to_the_caller(),
         )

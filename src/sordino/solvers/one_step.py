@@ -79,7 +79,7 @@ class Units:
 class Curvature(NamedTuple):
     """Axes that a released curvature tells, with their sizes, and hidden ones; the least size; its noise.
 
-    ``there`` says for which numbers of a row there are records.
+    ``there`` says which numbers of a row there are records for, ``told`` whether there is more than noise.
     """
 
     axes: Floats
@@ -88,6 +88,7 @@ class Curvature(NamedTuple):
     there: Bools
     floor: float
     noise: float
+    told: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +156,7 @@ class OneStep:
         missed = math.sqrt(_MISSED * spread / found.floor)
         hidden, absent = missed * found.hidden, missed * np.diag(~found.there * 1.0)
         errors = best.back @ (own / n + best.noise(best.without_noise(moved))) @ best.back.T
-        yield Step(moved - best.left, errors + hidden @ hidden.T + absent**2, hidden)
+        yield Step(moved - best.left, errors + hidden @ hidden.T + absent**2, hidden, found.told)
 
     def _curvature(self, curator: Curator, n: int) -> Curvature:
         d = self.units.own.shape[1]
@@ -168,9 +169,8 @@ class OneStep:
         floor = max(_KNOWN * unsure, 1e-9 * float(np.abs(sizes).max()), 1e-300)
         known = sizes > floor
         known[-1] = True
-        return Curvature(
-            axes[:, known], np.maximum(sizes[known], floor), axes[:, ~known], there, floor, unsure
-        )
+        told, least = bool(known.all() or unsure < sizes.mean()), np.maximum(sizes[known], floor)
+        return Curvature(axes[:, known], least, axes[:, ~known], there, floor, unsure, told)
 
     def _squares(self, curator: Curator, n: int, best: Trial, moved: Floats) -> tuple[Floats, float]:
         """Return the mean square of the scores after the move, and that of residuals if all are alike."""
