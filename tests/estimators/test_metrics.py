@@ -148,7 +148,7 @@ def test_the_constant_of_public_numbers_is_the_best_one():
 def test_a_constant_that_noise_hides_is_not_known():
     assert "not known" in constant_words((4.0, 1.1))
     assert "not known" in constant_words((-3.0, 2.0))
-    assert constant_words((4.0, 0.5)) == "4 ± 1"
+    assert constant_words((4.0, 0.5)) == "4, 95 % interval 3 to 5"
     assert constant_words((0.0, 0.0)) == "0"
 
 

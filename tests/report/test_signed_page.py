@@ -169,5 +169,5 @@ def test_the_commands_carry_names_and_scores_to_the_page(tmp_path, monkeypatch):
     scores = ("--scores", "a.json", "--scores", "b.json")
     typed("report", "m.sordino", *scores, "--approver", "Dr. Who", "--output", "m.html")
     page = (tmp_path / "m.html").read_text()
-    for words in ("beds", "Dr. Who", "sex=f", "±", "best constant"):
+    for words in ("beds", "Dr. Who", "sex=f", ", 95 % interval ", "best constant"):
         assert words in page

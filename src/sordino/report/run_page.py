@@ -190,7 +190,8 @@ def _effects(model: Any) -> list[Line]:
     bars = [_bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance) for s in shapes]
     caption = (
         "How far each column, or pair of columns, moves the prediction of a record (one standard deviation), "
-        "in units of the target for numbers, in logarithms for counts and rates, in log odds for labels."
+        "in units of the target for numbers, in logarithms for counts and rates, in log odds for labels. Bars "
+        "have noise too, which is drawn with the curves below."
     )
     return [{"title": "What matters", "caption": caption, "bars": bars}]
 
@@ -338,13 +339,14 @@ def clip_words(report: Any) -> str:
 
 
 def constant_words(baseline: tuple[float, float] | None) -> str:
-    """Return what the best constant scores, with twice the deviation of its noise, up to half of it."""
+    """Return what the best constant scores, between twice the deviation of its noise, up to half of it."""
     if baseline is None:
         return ""
     value, noise = baseline
     if abs(value) < 4 * noise:
         return "not known, noise hides it: pay more"
-    return f"{value:.3g} ± {2 * noise:.2g}" if noise else f"{value:.4g}"
+    ends = f", 95 % interval {value - 2 * noise:.4g} to {value + 2 * noise:.4g}" if noise else ""
+    return f"{value:.4g}{ends}"
 
 
 def write_report(model: Any, path: str | Path, **details: Any) -> Path:
