@@ -190,8 +190,8 @@ def _effects(model: Any) -> list[Line]:
     bars = [_bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance) for s in shapes]
     caption = (
         "How far each column, or pair of columns, moves the prediction of a record (one standard deviation), "
-        "in units of the target for numbers, in logarithms for counts and rates, in log odds for labels. Bars "
-        "have noise too, which is drawn with the curves below."
+        "in units of the target for numbers, in logarithms for counts and rates, in log odds for labels. "
+        "Bars have noise too, which is drawn with the curves below."
     )
     return [{"title": "What matters", "caption": caption, "bars": bars}]
 
