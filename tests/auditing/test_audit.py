@@ -6,6 +6,7 @@ The proofs: docs/proofs.md.
 import importlib
 import itertools
 import json
+import math
 import re
 import runpy
 import threading
@@ -31,7 +32,7 @@ from sordino.auditing.attacks import (
     discriminant,
     least,
     likelihood_ratios,
-    lower_bound,
+    most_noise,
     one_run_epsilon,
     one_run_refutes,
     pairs_of,
@@ -40,10 +41,11 @@ from sordino.auditing.attacks import (
     wager,
 )
 from sordino.auditing.neighbours import Records, crowds, lift, silence
-from sordino.auditing.tape import Absent, Pull, play
+from sordino.auditing.tape import Absent, Heard, Pull, Recording, play
 from sordino.errors import AuditError, InvalidInputError
 from sordino.kernel import JointSelection, NoiseSource
-from sordino.kernel.mechanism import Gaussian
+from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, SymmetricGaussian
+from sordino.kernel.selection import GumbelTopK, LaplaceMax, LaplacePeeling
 
 AUDIT = importlib.import_module("sordino.auditing.audit")  # the function of that name hides it
 
@@ -268,9 +270,9 @@ def test_a_lower_bound_exceeds_the_truth_as_rarely_as_it_says(mu, by):
         pair = coupled_pair(mu, 4000, seed) if by == "wagers" else normal_pair(mu, 4000, seed)
         if by == "guesses":
             shown = advantage(*pair, 0.05)
-            return lower_bound(lambda scale: curve(scale).advantage < shown, lambda scale: mu / scale)
+            return mu / most_noise(lambda scale: curve(scale).advantage < shown)
         refutes = wager(*pair, 0.05)
-        return lower_bound(lambda scale: refutes(curve(scale), 0.05), lambda scale: mu / scale)
+        return mu / most_noise(lambda scale: refutes(curve(scale), 0.05))
 
     bounds = [bound(seed) for seed in range(200)]
     assert np.mean(np.array(bounds) > mu) <= 0.08  # 5 % and three standard errors of 200 bounds
@@ -436,11 +438,53 @@ def test_one_fit_with_many_canaries_demonstrates_part_of_a_claim_and_all_of_a_br
 
 
 def test_residuals_of_a_real_fit_have_the_declared_scale():
-    runs = [play(lambda: mean(X), seed=None) for _ in range(3)]
-    found = Scale.of(runs)
+    found = Scale()
+    for _ in range(3):
+        found.see(play(lambda: mean(X), seed=None))
     assert found.count > 100
     assert found.wealth < 5
     assert found.reused == ()
+
+
+def _wealth(mechanism, exact, params, seed, runs, part):
+    """Let a mechanism answer some runs with a part of its noise; return the wealth and the stated power."""
+    found, noise = Scale(), NoiseSource.seeded_not_private(seed)
+    asked = SimpleNamespace(release=SimpleNamespace(mechanism=mechanism), params=params)
+    for _ in range(runs):
+        noisy = mechanism.privatise(exact, part * 0.7, noise)
+        heard = Heard("q", "", (), (), mechanism.norms[0], 0.7, asked, [np.ravel(exact)], exact, (), noisy)
+        found.see(Recording([heard], [], []))
+    return found.wealth, found.power(0.05)
+
+
+ANSWERED = {
+    "gaussian": (Gaussian(2.0), np.zeros(3), None, 10),
+    "symmetric": (SymmetricGaussian(2.0), np.zeros((2, 2)), None, 10),
+    "laplace": (Laplace(2.0), np.zeros(3), None, 12),
+    "norm": (NormGamma(2.0), np.zeros(3), None, 12),
+    "gumbel": (GumbelTopK(2.0, count=2, absolute=True), np.array([2.0, -1.0, 0.5, 0.0]), None, 25),
+    "noisy maximum": (LaplaceMax(2.0), np.array([2.0, 1.0, 0.5, 0.0]), None, 36),
+    "peeling": (LaplacePeeling(2.0, count=2), np.array([2.0, -1.0, 0.5, 0.0]), None, 10),
+    "ranks": (JointSelection(2.0), np.abs(np.arange(40.0) - 17).reshape(1, 1, -1) / 2, [[(0, (), [0])]], 25),
+    "two ranks": (
+        JointSelection(2.0),
+        np.abs(np.arange(40.0) - [[17], [30]]).reshape(1, 2, -1) / 2,
+        [[(0, (), [0, 1])]],
+        25,
+    ),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ANSWERED)
+def test_bets_on_the_scale_lose_on_honest_noise_and_win_on_half_of_it_as_often_as_they_say(name):
+    mechanism, exact, params, runs = ANSWERED[name]
+    honest = [_wealth(mechanism, exact, params, seed, runs, 1.0)[0] for seed in range(40)]
+    assert np.mean(np.array(honest) > math.log(20)) <= 0.15  # 5 % and three standard errors
+    wealth, power = zip(*(_wealth(mechanism, exact, params, seed, runs, 0.5) for seed in range(40)))
+    caught = np.mean(np.array(wealth) > math.log(20))
+    assert 0.3 < np.mean(power) < 0.999
+    assert caught > np.mean(power) - 0.2  # other scales than a half win as well, and the normal law is near
 
 
 # -------------------------------------------------------------------------- pages and the command

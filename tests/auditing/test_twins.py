@@ -18,8 +18,10 @@ from sordino.execute.local import LocalExecutor
 from sordino.execute.persons import Owners
 from sordino.kernel import NoiseSource, Norm, Plan, curator
 from sordino.kernel import mechanism as planned
+from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Relation
-from sordino.kernel.mechanism import Gaussian, Laplace, OnGrid
+from sordino.kernel.mechanism import Gaussian, Laplace, OnGrid, StableCounts
+from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax
 from sordino.problems.queries import GlmGradient
 from sordino.runs.report import PrivacyReport
 from sordino.solvers import SOLVERS, Entry
@@ -103,6 +105,84 @@ def test_half_noise(monkeypatch):
     assert max(attack.power or 0.0 for attack in found.attacks) > 0.99
     tried = next(attack for attack in found.attacks if attack.name == "noise")
     assert tried.runs <= 8  # fits
+
+
+def notice_less(monkeypatch: Any, kind: type, part: float, fit: Any, data: Any) -> None:
+    """Draw a part of the noise of one mechanism; the fits that the audit looks at are enough to notice."""
+    monkeypatch.setattr(kind, "scale", lambda self, sensitivity: part * self.multiplier * sensitivity)
+    found = sordino.audit(fit, data, seconds=2.0, draws=25)
+    tried = next(attack for attack in found.attacks if attack.name == "noise")
+    assert tried.refuted
+    assert tried.runs <= 300
+    assert tried.power > 0.8
+
+
+def median(values: Any) -> Any:
+    return sordino.quantiles(values, 0.5, epsilon=4.0, bounds=(-5.0, 5.0), resolution=8)
+
+
+def medians_of_towns(values: Any) -> Any:
+    towns = sordino.group_by(np.arange(len(values)) % 3, levels=[0, 1, 2])
+    return towns.quantile(values, q=0.5, epsilon=4.0, bounds=(-5.0, 5.0), resolution=8)
+
+
+def vertices(selection: str) -> Any:
+    own = {"selection": selection}
+    return sordino.SparseLinearRegression(
+        solver="frank-wolfe", epsilon=4.0, **{**SETTINGS, "solver_options": own}
+    )
+
+
+def test_honest_choices_pass():
+    for fit, data in ((median, Y), (medians_of_towns, Y), (vertices("gumbel"), (X, Y))):
+        found = sordino.audit(fit, data, seconds=2.0, draws=25)
+        assert not found.refuted
+        assert next(attack for attack in found.attacks if attack.name == "noise").power > 0.8
+
+
+def test_half_the_noise_of_a_choice_by_ranks(monkeypatch):
+    notice_less(monkeypatch, JointSelection, 0.5, median, Y)
+
+
+def test_a_sixty_fourth_of_the_noise_of_a_choice_by_ranks(monkeypatch):
+    notice_less(monkeypatch, JointSelection, 1 / 64, median, Y)
+
+
+def test_half_the_noise_of_quantiles_of_groups(monkeypatch):
+    notice_less(monkeypatch, JointSelection, 0.5, medians_of_towns, Y)
+
+
+def test_half_the_noise_of_a_gumbel_choice(monkeypatch):
+    notice_less(monkeypatch, GumbelTopK, 0.5, vertices("gumbel"), (X, Y))
+
+
+def test_half_the_noise_of_a_noisy_maximum(monkeypatch):
+    notice_less(monkeypatch, LaplaceMax, 0.5, vertices("laplace"), (X, Y))
+
+
+def test_half_the_noise_of_counts_of_texts(monkeypatch):
+    schema = Schema([Number("b", -3, 3), Category("town"), Target("ill", levels=["no", "yes"])])
+
+    def learn(table: Any) -> Any:
+        return learn_schema(schema, table, epsilon=50.0, delta=1e-3)
+
+    assert caught(learn, TABLE[["b", "town", "ill"]]) == set()
+    honest = StableCounts._tell
+
+    def half(self: Any, *counts: Any) -> Any:
+        return honest(replace(self, multiplier=self.multiplier / 2), *counts)
+
+    monkeypatch.setattr(StableCounts, "_tell", half)
+    assert "noise" in caught(learn, TABLE[["b", "town", "ill"]])
+
+
+def test_half_the_noise_of_a_correlated_stream(monkeypatch):
+    nn = pytest.importorskip("sordino.nn", exc_type=ImportError)
+    honest = Correlated.scale
+    monkeypatch.setattr(Correlated, "scale", lambda self, sensitivity: honest(self, sensitivity) / 2)
+    own = {"trainer_options": {"noise": "banded"}, "max_iter": 4, "batch_size": 20}
+    fit = nn.NeuralClassifier(epsilon=2.0, classes=[0, 1], hidden=2, **own)
+    assert "noise" in caught(fit, (X, (Y > 0).astype(int)))
 
 
 def test_a_reused_seed(monkeypatch):
@@ -231,8 +311,8 @@ def test_merged_persons_of_a_table(monkeypatch):
 
 
 def test_merged_persons_of_a_network(monkeypatch):
-    pytest.importorskip("torch")
-    fit = sordino.nn.NeuralClassifier(epsilon=2.0, classes=[0, 1], hidden=2, max_iter=2, batch_size=20)
+    nn = pytest.importorskip("sordino.nn", exc_type=ImportError)
+    fit = nn.NeuralClassifier(epsilon=2.0, classes=[0, 1], hidden=2, max_iter=2, batch_size=20)
     data, owners = (X, (Y > 0).astype(int)), np.asarray(VISITS["who"])
     assert caught(fit, data, groups=owners, seconds=0.0, draws=0) == set()
     merge_two_persons(monkeypatch)

@@ -6,10 +6,11 @@ docs/audit.md ("Why the bounds hold") has the proofs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special, stats
@@ -18,15 +19,17 @@ from scipy.special import ndtr, ndtri
 from sordino.accounting.trade_off import TradeOff
 from sordino.auditing.tape import Heard, Recording
 from sordino.kernel.arrays import Floats
+from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import FixedSize, Poisson
-from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, SymmetricGaussian
+from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, StableCounts, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.selection import GumbelTopK, JointSelection
+from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax, LaplacePeeling
 
 FIRST, ROUND = 25, 5_000
 """Transcripts before the first look of a gambler; each time as many as before, up to the second number."""
 
-_SCALES = (0.9, 0.75, 0.5)  # of the noise, as the alternatives to the declared one
+_WITH_RESIDUALS = (Gaussian, SymmetricGaussian, Laplace, NormGamma, Correlated, LaplacePeeling)
+_SCALES = (0.9, 0.75, 0.5, 0.1)  # of the noise, as the alternatives to the declared one
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Pair:
         if self.rate < 1.0:  # all units are drawn alike: the first stands for ours
             batches = (asked.release.sampling.draw(asked.population, asked.position, noise) for _ in drawn)
             drawn = np.array([bool(np.any(rows == 0)) for rows in batches])
-        if isinstance(asked.release.mechanism, SymmetricGaussian | NormGamma | GumbelTopK | JointSelection):
+        if isinstance(asked.release.mechanism, (SymmetricGaussian, NormGamma, *CHOICES)):
             values = [side.value if one or absent is None else absent.value for one in drawn]
             mechanism: Any = asked.release.mechanism
             shaped = np.asarray if asked.spacing is None else mechanism.vector  # integers of half a matrix
@@ -99,6 +102,12 @@ def transcripts(pairs: Sequence[Pair], noise: NoiseSource, count: int) -> tuple[
     return sum((f[0] for f in found), np.zeros(count)), sum((f[1] for f in found), np.zeros(count))
 
 
+Law: TypeAlias = Callable[[Floats, float], Floats]
+Stage: TypeAlias = tuple[Callable[[float], Floats], int]
+"""One choice: log chances of all there were, had the noise been so many times smaller, and what was taken."""
+Stages: TypeAlias = Callable[[Any], Iterator[Stage]]
+
+
 def declared_scale(heard: Heard) -> float:
     """Return the scale of the noise by the plan; a mechanism is not asked for its own."""
     return (heard.asked.release.mechanism.multiplier or 0.0) * heard.sensitivity
@@ -113,39 +122,93 @@ def _value(heard: Heard) -> Any:
 # for a constant that both neighbours share.
 
 
-def _orders(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
-    """Return the law of Plackett and Luce: each choice is an exponential mechanism on what is left."""
-    scores = (np.abs(exact) if asked.release.mechanism.absolute else exact) / scale
+def _list(law: Law, scores: Floats, asked: Any) -> Stages:
+    """Read a list of the best, or the best one: each is chosen by a law from what is left."""
+    mechanism = asked.release.mechanism
+    if getattr(mechanism, "absolute", isinstance(mechanism, LaplacePeeling)):
+        scores = np.abs(scores)
 
-    def one(order: tuple[int, ...]) -> float:
-        left, total = scores.copy(), 0.0
-        for chosen in order:
-            total += left[chosen] - special.logsumexp(left)
-            left[chosen] = -np.inf
-        return float(total)
+    def stages(answer: Any) -> Iterator[Stage]:
+        left = np.arange(scores.size)
+        for one in np.ravel(getattr(answer, "indices", answer)).astype(int):
+            taken = int(np.flatnonzero(left == one)[0])
+            yield partial(law, scores[left]), taken
+            left = np.delete(left, taken)
 
-    known = {order: one(order) for order in {tuple(map(int, answer)) for answer in answers}}
-    return np.array([known[tuple(map(int, answer))] for answer in answers])
+    return stages
 
 
-def _combinations(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
-    """Return the law of the exponential mechanism on combinations: those with the same loss are counted."""
-    chosen = np.asarray(answers, dtype=np.int64).reshape(len(answers), len(asked.params), -1)
-    total = np.zeros(len(answers))
-    for group, losses in enumerate(exact.reshape(*chosen.shape[1:], -1)):
-        levels = np.unique(losses)
-        up_to = np.prod([np.searchsorted(np.sort(row), levels, "right") / row.size for row in losses], axis=0)
-        worst = np.take_along_axis(losses.T, chosen[:, group], axis=0).max(axis=1)
-        total -= worst / scale + special.logsumexp(-levels / scale, b=np.diff(up_to, prepend=0.0))
-    return total
+def _softmax(scores: Floats, more: float, counts: Floats | float = 0.0) -> Floats:
+    """Return the log chances of an exponential mechanism whose noise is ``more`` times smaller."""
+    logs = more * scores + counts
+    return np.asarray(logs - special.logsumexp(logs))
+
+
+def _noisy_max(scores: Floats, more: float) -> Floats:
+    """Return the log chances that a score with Laplace noise is the largest: integrals."""
+    x = np.linspace(-15.0, 30.0, 1501)[:, None] - more * (scores - scores.max())
+    away = np.abs(x)
+    below = np.where(x < 0.0, -away - math.log(2.0), np.log1p(-np.exp(-away) / 2.0))
+    logs = below.sum(axis=1, keepdims=True) - below - away
+    return _softmax(special.logsumexp(logs, axis=0), 1.0)
+
+
+def _combinations(losses: Floats, asked: Any) -> Stages:
+    """Read the largest loss of each group: how many combinations have the same one is counted."""
+    groups = losses.reshape(len(asked.params), sum(len(ranks) for *_, ranks in asked.params[0]), -1)
+    laws = []
+    for rows in groups:
+        kept = [np.unique(row, return_counts=True) for row in rows]
+        levels = np.unique(np.concatenate([one for one, _ in kept]))
+        levels = levels[levels >= max(one[0] for one, _ in kept)]
+        up_to = [np.cumsum(n)[np.searchsorted(one, levels, "right") - 1] / n.sum() for one, n in kept]
+        counts = np.log(np.diff(np.prod(up_to, axis=0), prepend=0.0))
+        laws.append((levels, cache(partial(_softmax, -levels, counts=counts))))
+
+    def stages(answer: Floats) -> Iterator[Stage]:
+        places = np.asarray(answer, dtype=np.int64).reshape(*groups.shape[:2], 1)
+        worst = np.take_along_axis(groups, places, axis=2).max(axis=(1, 2))
+        for (levels, law), one in zip(laws, worst, strict=True):
+            yield law, int(np.searchsorted(levels, one))
+
+    return stages
+
+
+CHOICES: dict[type, Callable[[Floats, Any], Stages]] = {
+    GumbelTopK: partial(_list, _softmax),
+    LaplaceMax: partial(_list, _noisy_max),
+    LaplacePeeling: partial(_list, _noisy_max),
+    JointSelection: _combinations,
+}
+"""How an answer is read, by its exact scores in declared scales."""
+
+
+def apart(ours: Heard, theirs: Heard, otherwise: float) -> float:
+    """Return the deviation of the log ratio of a choice, were each row of scores chosen from by itself."""
+    if type(ours.asked.release.mechanism) not in CHOICES or ours.vector.shape != theirs.vector.shape:
+        return otherwise
+    joint = isinstance(ours.asked.release.mechanism, JointSelection)
+    shape = (-1, np.shape(ours.value)[-1]) if joint else (1, -1)
+    sign, scale = (-1.0 if joint else 1.0), declared_scale(ours)
+    scores, moved = (sign * side.vector.reshape(shape) / scale for side in (ours, theirs))
+    chances, moved = special.softmax(scores, axis=1), moved - scores
+    mean = np.sum(chances * moved, axis=1, keepdims=True)
+    return float(np.sqrt(np.sum(chances * (moved - mean) ** 2)))
+
+
+def _chosen(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
+    stages, known = CHOICES[type(asked.release.mechanism)](exact / scale, asked), {}
+    for answer in map(tuple, answers):
+        if answer not in known:
+            known[answer] = sum(float(law(1.0)[taken]) for law, taken in stages(np.array(answer)))
+    return np.array([known[tuple(answer)] for answer in answers])
 
 
 DENSITIES: dict[type, Callable[[Floats, Floats, float, Any], Floats]] = {
     Gaussian: lambda answers, exact, scale, asked: -np.sum((answers - exact) ** 2, axis=1) / (2 * scale**2),
     Laplace: lambda answers, exact, scale, asked: -np.sum(np.abs(answers - exact), axis=1) / scale,
     NormGamma: lambda answers, exact, scale, asked: -np.sqrt(np.sum((answers - exact) ** 2, axis=1)) / scale,
-    GumbelTopK: _orders,
-    JointSelection: _combinations,
+    **dict.fromkeys((GumbelTopK, LaplaceMax, JointSelection), _chosen),
 }
 DENSITIES[SymmetricGaussian] = DENSITIES[Gaussian]  # isotropic for the Frobenius norm
 
@@ -215,15 +278,15 @@ def power(claim: TradeOff, truth: TradeOff, draws: int, error: float) -> float:
     return float(stats.binom.sf(needed, draws, (1 + truth.advantage) / 2))
 
 
-def lower_bound(refuted: Callable[[float], bool], epsilon: Callable[[float], float]) -> float:
-    """Return the epsilon of the most noise, as a multiple of the plan's, that is not refuted."""
+def most_noise(refuted: Callable[[float], bool]) -> float:
+    """Return the most noise, as a multiple of the plan's, that is not refuted; infinite for any amount."""
     if not refuted(64.0):
-        return 0.0
+        return math.inf
     low, high = -6.0, 6.0  # powers of two: little noise is allowed, much is refuted
     for _ in range(16):
         middle = (low + high) / 2
         low, high = (low, middle) if refuted(2.0**middle) else (middle, high)
-    return epsilon(2.0**high)
+    return float(2.0**high)
 
 
 # ----------------------------------------------------------------------------- Many canaries in one run
@@ -285,47 +348,93 @@ class Bets:
         return float(np.exp(special.logsumexp(self._wealth) - math.log(len(self._wealth))))
 
 
-@dataclass
 class Scale:
-    """Gamblers on noise that is smaller than declared, by the residuals of the answers of real runs."""
+    """Gamblers on noise that is smaller than declared, by answers of real runs: one on each kind of it."""
 
-    wealth: float = 0.0
-    count: int = 0
-    reused: tuple[str, ...] = ()
+    def __init__(self) -> None:
+        self.count, self.runs = 0, 0
+        self.reused: tuple[str, ...] = ()
+        self._noise: dict[int, list[Floats]] = {}
+        # log wealth at each scale; mean and variance of one at half the noise
+        self._kinds: dict[str, Floats] = {}
 
-    @classmethod
-    def of(cls, runs: Sequence[Recording]) -> Scale:
-        """Read the residuals of all Gaussian answers."""
-        logs, out = np.zeros(len(_SCALES)), cls()
-        seen: dict[int, list[Floats]] = {}
-        for heard in (heard for run in runs for heard in run.questions):
-            found = residuals(heard)
-            if found is None or not found.size:
-                continue
-            others = seen.setdefault(found.size, [])
-            if others and np.isclose(others, found, 1e-6, 1e-9).all(axis=1).any():
-                out.reused = (*out.reused, heard.name)
-            others.append(found)
-            out.count += found.size
-            squares = float(np.sum(found**2))
-            logs += [-found.size * math.log(s) - squares * (s**-2 - 1) / 2 for s in _SCALES]
-        out.wealth = float(special.logsumexp(logs) - math.log(len(_SCALES)))
-        return out
+    def see(self, run: Recording) -> None:
+        """Bet on all answers of a run whose law is known."""
+        past: dict[str, list[Floats]] = {}
+        self.runs += 1
+        for heard in run.questions:
+            away = residuals(heard, past.setdefault(heard.name, []))
+            if away is not None and away.size:
+                others = self._noise.setdefault(away.size, [])
+                near = 1e-6 if away.size > 2 else 1e-11  # of few numbers two may be near each other by chance
+                if self.runs <= 8 and others and np.isclose(others, away, near, near).all(axis=1).any():
+                    self.reused = (*self.reused, heard.name)
+                others.append(away)
+            for kind, told in _told(heard, away):
+                self.count += 1 if away is None else away.size
+                self._kinds[kind] = self._kinds.get(kind, 0.0) + told
+
+    @property
+    def wealth(self) -> float:
+        """The logarithm of the mean wealth."""
+        logs = np.array([log for kind in self._kinds.values() for log in kind[:-2]])
+        return float(special.logsumexp(logs) - math.log(logs.size)) if logs.size else 0.0
+
+    def power(self, error: float, times: float = 1.0) -> float | None:
+        """Return the chance that as many answers refute half of the noise, of the kind that is told least."""
+        needed = math.log(len(self._kinds) * len(_SCALES) / error) if self._kinds else 0.0
+        both = [(times * mean, math.sqrt(times * var) + 1e-9) for *_, mean, var in self._kinds.values()]
+        told = [ndtr((mean - needed) / deviation) for mean, deviation in both]
+        return float(min(told)) if told else None
 
 
-def residuals(heard: Heard) -> Floats | None:
-    """Return the noise of an answer in declared standard deviations; None where it is not Gaussian."""
-    mechanism = heard.asked.release.mechanism
-    if not isinstance(mechanism, Gaussian | SymmetricGaussian) or heard.noisy is None or not heard.exact:
+def residuals(heard: Heard, past: list[Floats]) -> Floats | None:
+    """Return the noise of an answer in declared scales, coordinates that are independent; None for a choice.
+
+    Correlated noise is made white by its own matrix: ``past`` has the residuals of its release before.
+    """
+    mechanism, scale = heard.asked.release.mechanism, declared_scale(heard)
+    if heard.noisy is None or not heard.exact or scale == 0:
         return None
-    noisy, exact = (np.ravel(np.asarray(part)) for part in (heard.noisy, heard.exact[0]))
-    scale = declared_scale(heard)
-    if scale == 0 or noisy.shape != exact.shape:
+    if isinstance(mechanism, StableCounts):  # what is told for sure
+        sure = mechanism.threshold(heard.sensitivity) + 7.0 * scale
+        counts = {key: c for key, c in dict(heard.exact[0]).items() if c > sure}
+        return np.array([heard.noisy[i].get(text, 0.0) - c for (i, text), c in counts.items()]) / scale
+    if not isinstance(mechanism, _WITH_RESIDUALS):
         return None
-    away = (noisy - exact) / scale
-    return (
-        np.diagonal(away.reshape(np.shape(heard.noisy))) if isinstance(mechanism, SymmetricGaussian) else away
-    )
+    if isinstance(mechanism, LaplacePeeling):
+        return (heard.noisy.values - heard.vector[heard.noisy.indices]) / scale
+    noisy, exact = np.asarray(heard.noisy), heard.vector
+    if isinstance(mechanism, SymmetricGaussian):
+        exact = exact if exact.size < noisy.size else mechanism.vector(exact.reshape(noisy.shape))
+        noisy = mechanism.vector(noisy)
+    if noisy.size != exact.size:
+        return None
+    away = (noisy.ravel() - exact) / scale
+    if isinstance(mechanism, Correlated):
+        past.append(np.asarray(away) / mechanism.norm)
+        weights = mechanism.strategy.coefficients(len(past))
+        away = np.asarray(sum(w * one for w, one in zip(weights, reversed(past), strict=True)))
+    return away
+
+
+def _told(heard: Heard, away: Floats | None) -> Iterator[tuple[str, Floats]]:
+    """Yield what an answer tells of its scale: log ratios of less noise, mean and variance at half of it."""
+    mechanism, kind = heard.asked.release.mechanism, type(heard.asked.release.mechanism).__name__
+    if away is not None:
+        power = 1 if isinstance(mechanism, Laplace | NormGamma | LaplacePeeling) else 2
+        size = np.sum(np.abs(away) ** power) / power  # of the law Gamma(count / power)
+        size = np.linalg.norm(away) if isinstance(mechanism, NormGamma) else size
+        fall, count = 1.0 - 0.5**power, away.size
+        ratios = [-count * math.log(s) - size * (s**-power - 1.0) for s in _SCALES]
+        yield kind, np.array([*ratios, count * (math.log(2.0) - fall / power), fall**2 * count / power])
+    if type(mechanism) in CHOICES and heard.noisy is not None and heard.exact and declared_scale(heard):
+        scores = heard.vector / declared_scale(heard)
+        for law, taken in CHOICES[type(mechanism)](scores, heard.asked)(heard.noisy):
+            declared, half = law(1.0), law(2.0)
+            gain, chances = half - declared, np.exp(half)
+            mean, ratios = float(chances @ gain), [law(1.0 / s)[taken] - declared[taken] for s in _SCALES]
+            yield kind, np.array([*ratios, mean, chances @ (gain - mean) ** 2])
 
 
 def discriminant(ours: Floats, theirs: Floats, ridge: float | None = None) -> Callable[[Floats], Floats]:

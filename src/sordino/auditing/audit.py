@@ -41,6 +41,9 @@ ALARM = 1e-5
 CHOSEN, LEARNED = 100, 300
 """Pairs of fits in each crowd that choose one, and those that teach an attack what a canary moves there."""
 
+FITS = 300
+"""Fits whose noise is looked at, at most."""
+
 _SLACK = 1 + 1e-6  # the rounding of a certificate that is computed a second time
 
 
@@ -373,6 +376,8 @@ class _Auditor:
             if time.process_time() > end or self.best is None:
                 break
             turned = self.records.turned(self.best, number)
+            if turned is self.best:  # one number has no other direction
+                break
             self._try_canary(self.records, f"climbing, step {number + 1}", turned, unit)
         self.verdict.leaks.extend(Leak(kind, "as it is", what) for kind, what in self._accounts())
         kinds = ", ".join(sorted({leak.kind for leak in self.verdict.leaks}))
@@ -438,18 +443,39 @@ class _Auditor:
             yield "price", f"what was asked certifies epsilon = {proven:.4g}, the report says {epsilon:.4g}"
 
     def _noise(self, count: int) -> Iterator[Attack]:
-        """Look at the residuals of real fits: their scale, and whether some come twice."""
-        end = time.process_time() + self.seconds / 4
-        runs: list[Recording] = []
-        while len(runs) < 8 and (time.process_time() < end or len(runs) < 2):
-            runs.append(play(self.runner(self.records), seed=None))
-        found = attacks.Scale.of(runs)
-        low = found.wealth > -math.log(ALARM)
+        """Look at the noise of real fits: its scale, by all answers whose law is known, and what comes twice.
+
+        A choice tells little: there are as many fits, up to ``FITS``, as half the noise would show in.
+        """
+        begin, found, power, low = time.process_time(), attacks.Scale(), None, False
+        records = self._telling()
+        for number in range(FITS):
+            spent = (time.process_time() - begin) / max(self.seconds, 1e-9)
+            enough = (number >= 8 or spent > 0.25) and (power is None or power > 0.99)
+            if number >= 2 and (low or enough or spent > 1.0):
+                break
+            found.see(play(self.runner(records), seed=None))
+            low = low or found.wealth > -math.log(ALARM)
+            power = found.power(ALARM, FITS / found.runs if low else 1.0)
         smaller = "smaller than declared, beyond chance" if low else "not smaller than declared"
-        words = f"{found.count} residuals of {len(runs)} fits are {smaller}"
+        words = f"{found.count} residuals and choices of {found.runs} fits have noise {smaller}"
         if found.reused:
             words += f"; the noise of {found.reused[0]} comes twice"
-        yield Attack("noise", words, low or bool(found.reused), runs=len(runs))
+        yield Attack("noise", words, low or bool(found.reused), power=power, runs=found.runs)
+
+    def _telling(self) -> Records:
+        """Return the records, or some of them, in which noise shows: a sure choice tells nothing of it."""
+        best, most = self.records, 0.0
+        for part in (1, 4, 16):
+            some, one = self.records.thinned(max(4, self.records.units // part)), attacks.Scale()
+            run = play(self.runner(some), seed=None)
+            one.see(run)
+            power = one.power(ALARM, FITS / 6)
+            if power is None or (power > most and run.error is None):
+                best, most = some, power or 1.0
+            if most > 0.99:
+                break
+        return best
 
     def _white_box(self, draws: int) -> Iterator[Attack]:
         """Tell transcripts on the worst neighbours apart by their likelihood ratios, and bet as they come."""
@@ -485,8 +511,9 @@ class _Auditor:
         refuted = strict.true_positive > claim.true_positive_rate(strict.false_positive)
         refuted = refuted or attacks.advantage(ours[::2], theirs[1::2], ALARM / 3) > claim.advantage
         refuted = refuted or refutes(claim, ALARM / 3)
-        chance = attacks.power(claim, self._family(0.5), len(ours), ALARM / 3) if self._is_composed else None
-        epsilon = self._demonstrate(lambda curve: refutes(curve, error))
+        epsilon, shown = self._demonstrate(lambda curve: refutes(curve, error))
+        half = self._family(shown / 2) if self._is_composed and shown < math.inf else None
+        chance = None if half is None else attacks.power(claim, half, len(ours), ALARM / 3)
         plain, reached = rates.epsilon(self.report.delta), (rates.false_positive, rates.true_positive)
         return Attack(name, words, refuted, epsilon, plain, chance, reached, len(ours))
 
@@ -497,13 +524,12 @@ class _Auditor:
             return report.trade_off
         return trade_off(self.event(scale), report.delta, report.relation)
 
-    def _demonstrate(self, refuted: Callable[[TradeOff], bool]) -> float:
-        """Return the epsilon of the plan with the most noise whose curve is not refuted."""
-        report = self.report
-        return attacks.lower_bound(
-            lambda scale: refuted(self._family(scale)),
-            lambda scale: certify(self.event(scale), report.delta, report.relation).epsilon,
-        )
+    def _demonstrate(self, refuted: Callable[[TradeOff], bool]) -> tuple[float, float]:
+        """Return the epsilon of the most noise whose curve is not refuted, and that noise in the plan's."""
+        scale = attacks.most_noise(lambda scale: refuted(self._family(scale)))
+        if scale == math.inf:
+            return 0.0, scale
+        return certify(self.event(scale), self.report.delta, self.report.relation).epsilon, scale
 
     def _one_run(self, count: int) -> Iterator[Attack]:
         """Put many canaries into one fit, each by a coin, and guess from its predictions which were there."""
@@ -531,7 +557,7 @@ class _Auditor:
         plain = max(attacks.one_run_epsilon(*guess, count, self.report.delta, error) for guess in guesses)
         wrong = refuted(self.report.trade_off, ALARM / len(guesses))
         words = f"{told} guesses on {count} canaries of one fit were right"
-        yield Attack("one run", words, wrong, self._demonstrate(refuted), plain, runs=count)
+        yield Attack("one run", words, wrong, self._demonstrate(refuted)[0], plain, runs=count)
 
     def _black_box(self, fits: int) -> Iterator[Attack]:
         """Fit again and again on both neighbours, and guess from what is released which one it was."""
@@ -627,11 +653,14 @@ def _belief(made: Any, rows: Any, target: Any) -> Any:
 
 
 def _reach(ours: Recording, theirs: Recording) -> float:
-    """Return how far two transcripts are apart, in standard deviations, were all their noise Gaussian."""
+    """Return how far two transcripts are apart, in standard deviations, were all their noise Gaussian.
+
+    Log ratios of choices spread as those of Gaussian answers that far apart, if they are not far.
+    """
     total = 0.0
     for one, other in zip(ours.questions, theirs.questions, strict=False):
         multiplier = one.asked.release.mechanism.multiplier or 0.0
-        total += (share(one, other) / multiplier) ** 2 if multiplier else 0.0
+        total += attacks.apart(one, other, share(one, other) / multiplier) ** 2 if multiplier else 0.0
     return math.sqrt(total)
 
 

@@ -43,14 +43,18 @@ class Records:
         if len(counts) != 1 or min(counts) < 2:
             raise AuditError("Expected data of at least two records, with as many targets as rows.")
         made = cls(parts, None if groups is None else np.asarray(groups), _column(parts[0], groups, schema))
-        (n,) = counts
-        if most is None or n <= most or not all(map(_is_known, parts)):
-            return made
-        kept = np.linspace(0, made.units - 1, max(2, most * made.units // n)).astype(int)
-        rows = kept if made.owners is None else np.flatnonzero(np.isin(made.owners, kept))
-        some = (part.iloc if hasattr(part, "iloc") else part for part in parts)
+        return made if most is None else made.thinned(most)
+
+    def thinned(self, most: int) -> Records:
+        """Return about so many of the records, spread evenly."""
+        n, owners = _count(self.parts[0]), self.owners
+        if n <= most or not all(map(_is_known, self.parts)):
+            return self
+        kept = np.linspace(0, self.units - 1, max(2, most * self.units // n)).astype(int)
+        rows = kept if owners is None else np.flatnonzero(np.isin(owners, kept))
+        some = (part.iloc if hasattr(part, "iloc") else part for part in self.parts)
         parts = tuple(None if part is None else part[rows] for part in some)
-        return replace(made, parts=parts, groups=None if groups is None else made.groups[rows])
+        return replace(self, parts=parts, groups=None if self.groups is None else self.groups[rows])
 
     @property
     def units(self) -> int:

@@ -31,7 +31,7 @@ from sordino.private_estimator import PrivateEstimator
 from sordino.runs import Ask, BestOf, ChooseThenFit, Price
 from sordino.runs.search import Trial
 from sordino.tables import Schema
-from sordino.values import check_positive, refusing
+from sordino.values import check_number, check_positive, refusing
 
 _QUIET = {"ledger": None, "dataset_id": None, "verbose": 0}  # each would tell the number of trials
 OWN = ("epsilon", "delta", "relation", "ledger", "dataset_id", "rows_per_person", "verbose")
@@ -630,9 +630,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     def _judges(self, n: int, search: BestOf | ChooseThenFit) -> int:
         """Return how many records judge."""
-        share = self.validation
-        if share is None:
-            share = min(max(_least_difference(search) / (WORTH * n), FEWEST), MOST)
+        share = min(max(_least_difference(search) / (WORTH * n), FEWEST), MOST)
+        if self.validation is not None:
+            share = check_number("validation", self.validation)
         if not 0 < share < 1 or not 1 <= round(share * n) < n:
             raise InvalidInputError(
                 f"Expected validation in (0, 1) with at least one record on each side, got {share:g} of {n}."

@@ -205,7 +205,8 @@ class JointSelection(Additive):
         for losses in groups:
             order = np.argsort(losses, axis=1, kind="stable")
             sizes = np.take_along_axis(losses, order, axis=1)
-            levels = np.unique(sizes[sizes >= sizes[:, 0].max()])
+            ends = np.diff(sizes, axis=1, append=np.inf) > 0.0  # of ties, which are most of the cells
+            levels = np.unique(sizes[ends & (sizes >= sizes[:, :1].max())])
             counts = np.array([np.searchsorted(row, levels, "right") for row in sizes])
             if scale:
                 mass = np.log(-np.expm1(-np.diff(levels, append=np.inf) / scale)) - levels / scale
