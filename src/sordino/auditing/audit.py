@@ -466,8 +466,8 @@ class _Auditor:
     def _telling(self) -> Records:
         """Return the records, or some of them, in which noise shows: a sure choice tells nothing of it."""
         best, most = self.records, 0.0
-        for part in (1, 4, 16):
-            some, one = self.records.thinned(max(4, self.records.units // part)), attacks.Scale()
+        for part in (1, 0.25, 4, 0.06, 16):
+            some, one = self.records.resized(max(4, round(part * self.records.units))), attacks.Scale()
             run = play(self.runner(some), seed=None)
             one.see(run)
             power = one.power(ALARM, FITS / 6)

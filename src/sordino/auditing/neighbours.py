@@ -43,14 +43,14 @@ class Records:
         if len(counts) != 1 or min(counts) < 2:
             raise AuditError("Expected data of at least two records, with as many targets as rows.")
         made = cls(parts, None if groups is None else np.asarray(groups), _column(parts[0], groups, schema))
-        return made if most is None else made.thinned(most)
+        return made if most is None or _count(parts[0]) <= most else made.resized(most)
 
-    def thinned(self, most: int) -> Records:
-        """Return about so many of the records, spread evenly."""
+    def resized(self, count: int) -> Records:
+        """Return about so many records: some of them, spread evenly, or all again and again."""
         n, owners = _count(self.parts[0]), self.owners
-        if n <= most or not all(map(_is_known, self.parts)):
+        if not all(map(_is_known, self.parts)) or (count > n and owners is not None):
             return self
-        kept = np.linspace(0, self.units - 1, max(2, most * self.units // n)).astype(int)
+        kept = np.linspace(0, self.units - 1, max(2, count * self.units // n)).astype(int)
         rows = kept if owners is None else np.flatnonzero(np.isin(owners, kept))
         some = (part.iloc if hasattr(part, "iloc") else part for part in self.parts)
         parts = tuple(None if part is None else part[rows] for part in some)
