@@ -364,10 +364,10 @@ class Scale:
         self.runs += 1
         for heard in run.questions:
             away = residuals(heard, past.setdefault(heard.name, []))
-            if away is not None and away.size:
+            if away is not None and away.size and self.runs <= 8:
                 others = self._noise.setdefault(away.size, [])
                 near = 1e-6 if away.size > 2 else 1e-11  # of few numbers two may be near each other by chance
-                if self.runs <= 8 and others and np.isclose(others, away, near, near).all(axis=1).any():
+                if others and np.isclose(others, away, near, near).all(axis=1).any():
                     self.reused = (*self.reused, heard.name)
                 others.append(away)
             for kind, told in _told(heard, away):
@@ -421,7 +421,7 @@ def residuals(heard: Heard, past: list[Floats]) -> Floats | None:
 def _told(heard: Heard, away: Floats | None) -> Iterator[tuple[str, Floats]]:
     """Yield what an answer tells of its scale: log ratios of less noise, mean and variance at half of it."""
     mechanism, kind = heard.asked.release.mechanism, type(heard.asked.release.mechanism).__name__
-    if away is not None:
+    if away is not None and away.size:
         power = 1 if isinstance(mechanism, Laplace | NormGamma | LaplacePeeling) else 2
         size = np.sum(np.abs(away) ** power) / power  # of the law Gamma(count / power)
         size = np.linalg.norm(away) if isinstance(mechanism, NormGamma) else size
