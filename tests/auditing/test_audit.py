@@ -539,7 +539,8 @@ def test_the_likelihood_of_a_joint_selection_is_the_law_of_combinations():
         exact = [
             -sum(max(losses[g, j, c[2 * g + j]] for j in range(2)) for g in range(2)) / scale for c in pairs
         ]
-        asked = SimpleNamespace(params=[None, None])
+        release = SimpleNamespace(mechanism=JointSelection(1.0))
+        asked = SimpleNamespace(release=release, params=2 * [[(0, (), [0, 1])]])
         found = DENSITIES[JointSelection](np.array(pairs), losses.ravel(), scale, asked)
         wanted = exact - np.log(np.sum(np.exp(exact)))
         np.testing.assert_allclose(found - np.log(16.0**2), wanted, rtol=1e-12)

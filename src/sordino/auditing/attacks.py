@@ -103,8 +103,9 @@ def transcripts(pairs: Sequence[Pair], noise: NoiseSource, count: int) -> tuple[
 
 
 Law: TypeAlias = Callable[[Floats, float], Floats]
-Stage: TypeAlias = tuple[Callable[[float], Floats], int]
-"""One choice: log chances of all there were, had the noise been so many times smaller, and what was taken."""
+Stage: TypeAlias = tuple[Callable[[float], Floats], int, float]
+"""One choice: log chances of all there were, had the noise been so many times smaller, which was taken, and
+the logarithm of the share of answers that are one with it."""
 Stages: TypeAlias = Callable[[Any], Iterator[Stage]]
 
 
@@ -132,7 +133,7 @@ def _list(law: Law, scores: Floats, asked: Any) -> Stages:
         left = np.arange(scores.size)
         for one in np.ravel(getattr(answer, "indices", answer)).astype(int):
             taken = int(np.flatnonzero(left == one)[0])
-            yield partial(law, scores[left]), taken
+            yield partial(law, scores[left]), taken, 0.0
             left = np.delete(left, taken)
 
     return stages
@@ -163,13 +164,14 @@ def _combinations(losses: Floats, asked: Any) -> Stages:
         levels = levels[levels >= max(one[0] for one, _ in kept)]
         up_to = [np.cumsum(n)[np.searchsorted(one, levels, "right") - 1] / n.sum() for one, n in kept]
         counts = np.log(np.diff(np.prod(up_to, axis=0), prepend=0.0))
-        laws.append((levels, cache(partial(_softmax, -levels, counts=counts))))
+        laws.append((levels, counts, cache(partial(_softmax, -levels, counts=counts))))
 
     def stages(answer: Floats) -> Iterator[Stage]:
         places = np.asarray(answer, dtype=np.int64).reshape(*groups.shape[:2], 1)
         worst = np.take_along_axis(groups, places, axis=2).max(axis=(1, 2))
-        for (levels, law), one in zip(laws, worst, strict=True):
-            yield law, int(np.searchsorted(levels, one))
+        for (levels, counts, law), one in zip(laws, worst, strict=True):
+            taken = int(np.searchsorted(levels, one))
+            yield law, taken, float(counts[taken])
 
     return stages
 
@@ -200,7 +202,7 @@ def _chosen(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
     stages, known = CHOICES[type(asked.release.mechanism)](exact / scale, asked), {}
     for answer in map(tuple, answers):
         if answer not in known:
-            known[answer] = sum(float(law(1.0)[taken]) for law, taken in stages(np.array(answer)))
+            known[answer] = sum(law(1.0)[taken] - ties for law, taken, ties in stages(np.array(answer)))
     return np.array([known[tuple(answer)] for answer in answers])
 
 
@@ -430,7 +432,7 @@ def _told(heard: Heard, away: Floats | None) -> Iterator[tuple[str, Floats]]:
         yield kind, np.array([*ratios, count * (math.log(2.0) - fall / power), fall**2 * count / power])
     if type(mechanism) in CHOICES and heard.noisy is not None and heard.exact and declared_scale(heard):
         scores = heard.vector / declared_scale(heard)
-        for law, taken in CHOICES[type(mechanism)](scores, heard.asked)(heard.noisy):
+        for law, taken, _ in CHOICES[type(mechanism)](scores, heard.asked)(heard.noisy):
             declared, half = law(1.0), law(2.0)
             gain, chances = half - declared, np.exp(half)
             mean, ratios = float(chances @ gain), [law(1.0 / s)[taken] - declared[taken] for s in _SCALES]
