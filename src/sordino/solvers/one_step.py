@@ -18,9 +18,9 @@ from sordino.solvers.base import noise_std
 # Shares of the budget: of the count of lengths, and of the curvature the least and the most; the score has
 # what is left. Cells of the count to a factor of two.
 _LENGTHS, _CURVATURE, _CELLS = 0.03, (0.16, 0.45), 2
-# Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
-# made along them, and along each the model may miss this share of what it leaves unexplained: of .02, .1 and
-# .3 the least with which benchmarks.model_intervals covers long rows.
+# Directions with less curvature than so many deviations of its noise are not known: no step is made along
+# them, and along each the model may miss this share of what it leaves unexplained; so are gaps of fewer than
+# the last. benchmarks.model_intervals says which of its designs were in view.
 _KNOWN, _MISSED, _THERE = 1.5, 0.1, 2.0
 # How much of the model a step of squares may leave behind, and how loud the constant may be in a score.
 _LEFT, _LOUD = (0.0, 0.25, 0.5, 0.75, 1.0), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
@@ -265,12 +265,7 @@ def _shrunk(matrix: Floats, alike: Floats, noise: float) -> tuple[Floats, float]
     spread = max(float((matrix * alike).sum()) / whole, 0.2 * noise / math.sqrt(whole), 1e-200)
     sizes, axes = np.linalg.eigh(matrix - spread * alike)
     sizes = np.sign(sizes) * np.sqrt(np.maximum(np.square(sizes) - 2.0 * size * noise**2, 0.0))
-    return _larger(0.1 * spread * alike, spread * alike + (axes * sizes) @ axes.T), spread
-
-
-def _larger(least: Floats, matrix: Floats) -> Floats:
-    """Return a matrix that along every direction is at least the first one, and at least the second one."""
-    root = np.linalg.cholesky(least)
+    root = np.linalg.cholesky(0.1 * spread * alike)  # along no direction less than a tenth of what is alike
     inverse = np.linalg.inv(root)
-    sizes, axes = np.linalg.eigh(inverse @ matrix @ inverse.T)
-    return np.asarray(root @ (axes * np.maximum(sizes, 1.0)) @ axes.T @ root.T)
+    sizes, axes = np.linalg.eigh(inverse @ (spread * alike + (axes * sizes) @ axes.T) @ inverse.T)
+    return np.asarray(root @ (axes * np.maximum(sizes, 1.0)) @ axes.T @ root.T), spread
