@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from sordino.datasets import StudentT
 from sordino.kernel import Relation
 from sordino.literature.local import gradient_noise, published_gradient_noise
 from sordino.literature.reproduce import heavy as tao
@@ -87,14 +88,34 @@ def test_a_slope_is_the_exponent_of_a_power():
 
 def test_each_factor_of_the_sparse_rate_is_varied_alone():
     rows = [row for row in tao.rates(True).rows if "sparse" in row.method]
-    assert [row.published for row in rows] == [-1.0, 1.5, 1.0]
-    for row, name in zip(rows, ("n", "s", "d")):
+    assert [row.published for row in rows] == [-0.6667, -1.0, 1.5, 1.0]
+    for row, name in zip(rows, ("n", "n", "s", "d")):
         _, designs, along, _ = row.cells["sound"].once.args
         values = [getattr(at, name) for at in designs]
         assert len(set(values)) == len(designs)
         assert list(along) == [math.log(v) if name == "d" else v for v in values]
-        others = {tuple(getattr(at, other) for other in "nsd" if other != name) for at in designs}
+        others = {tuple(getattr(at, other) for other in "nsdv" if other != name) for at in designs}
         assert len(others) == 1
+        assert f"v = {designs[0].v:g}" in row.method
+
+
+def test_gradients_of_a_risk_have_the_moment_of_the_theorem_and_hardly_more(monkeypatch):
+    asked = []
+
+    class Model:
+        def __init__(self, epsilon, delta, **facts):
+            asked.append(facts["moment_order"])
+
+        def fit(self, x, y):
+            assert abs(np.std(x) - 1) < 0.05  # normal features: no moment is lost away from the optimum
+            self.coef_ = np.zeros(5)
+            return self
+
+    drawn = []
+    monkeypatch.setattr(tao, "HeavyTailedRegressor", Model)
+    monkeypatch.setattr(tao, "StudentT", lambda index: drawn.append(index) or StudentT(index))
+    tao.excess_risks({"moment_order": 0.5}, (500,), 1)
+    assert (asked, drawn) == ([0.5], [1.7])
 
 
 def test_the_risk_of_a_sparse_model_falls_with_the_number_of_records():

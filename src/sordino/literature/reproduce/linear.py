@@ -142,7 +142,7 @@ def _cells(
         """Fit with the printed noise, which is the same for both relations, and certify it for each."""
         here = task()
         extra = {"noise": "paper", **join_settings(method.options(here), method.paper)}  # type: ignore[arg-type]
-        tried = _steps_of(here, extra, steps, extra.pop("tries", tries))
+        tried = _steps_of(here, extra, extra.pop("steps", steps), extra.pop("tries", tries))
         value, model = _tune(here, method.solver, tried, epsilon, delta, seed)
         settings = {**here.facts, "solver": method.solver, **extra, "relation": "add-remove"}
         other = here.estimator(epsilon, delta, random_state=seed, **settings)
@@ -333,14 +333,9 @@ def digits() -> Task:
 
 
 READERS: dict[str, Callable[..., Task]] = {
-    "rcv1": rcv1,
-    "reviews": reviews,
-    "xray": xray,
-    "design": wang_gu_design,
-    "uniform": uniform,
-    "nonconvex": nonconvex,
-    "digits": digits,
-}
+    "rcv1": rcv1, "reviews": reviews, "xray": xray, "design": wang_gu_design,
+    "uniform": uniform, "nonconvex": nonconvex, "digits": digits,
+}  # fmt: skip
 
 
 # --------------------------------------------------------- Tables from their rows in ``printed.toml``
@@ -378,10 +373,10 @@ def _methods(group: Mapping[str, Any]) -> tuple[Method, ...]:
     """Return the methods of a group: on a stand-in, which is judged by ratios, with fewer settings."""
     sets = [tables.PRINTED["methods"][many] for many in group["methods"]]
     made = [Method(name, **settings) for one in sets for name, settings in one.items()]
-    if "few" in group:
-        few = [(16.0, 64.0) if m.steps else () for m in made]
+    if "few" in group:  # the printed noise bears no long steps there
+        short: Any = {"steps": (16.0, 64.0), "paper": {"steps": (1.0, 4.0, 16.0)}}
         return tuple(
-            replace(m, steps=s, tries=m.tries[:3], variants=m.variants[:1]) for m, s in zip(made, few)
+            replace(m, tries=m.tries[:3], variants=m.variants[:1], **(short if m.steps else {})) for m in made
         )
     return _on_design(made, **group["task"]) if group["on"] in ("design", "uniform") else tuple(made)
 

@@ -294,7 +294,6 @@ def _scale(solver: Any, seed: int) -> tables.Outcome:
     return {"value": std * copies / (n if release.mean or alone else 1.0)}
 
 
-AGGREGATION_EPSILON, AGGREGATION_DELTA = 0.5, 1e-3
 MEMBERS, THRESHOLD = 3, 1
 LATTICE = Lattice(1.0, 2.0**28.5, 2**45)
 _DIMENSIONS = {"Adult": 104, "KDDCup99": 122, "KDDCup98": 95}
@@ -313,12 +312,12 @@ def aggregation(name: str, quick: bool) -> tables.Table:
 
 def _row(group: str, size: int, method: str, published: float, what: str) -> tables.Row:
     inside = tables.run_of(f"{size}/inside", partial(_cost, size, what))
-    certified = per_coordinate_laplace(size, AGGREGATION_EPSILON, AGGREGATION_DELTA)
+    certified = per_coordinate_laplace(size, EPSILON, DELTA)
     paper = f"not run; Laplace noise per coordinate certifies {certified:.3g}"
     cells = tables.by_mode(
         paper, "garbled circuits are not run", inside, "a sum in the clear: d numbers a party"
     )
-    return tables.Row(group, method, AGGREGATION_EPSILON, AGGREGATION_DELTA, published, cells)
+    return tables.Row(group, method, EPSILON, DELTA, published, cells)
 
 
 def _cost(size: int, what: str, seed: int) -> tables.Outcome:

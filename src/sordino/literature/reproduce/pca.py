@@ -23,12 +23,8 @@ from sordino.literature.reproduce.linear import RELATIONS, certified_epsilon
 
 DELTA = 1e-3
 METHODS = {
-    "PPI": "power",
-    "MOD-SULQ": "mod-sulq",
-    "Gaussian": "gauss",
-    "DP-SPCA": "spca",
-    "DP-VRPCA": "vrpca",
-}
+    "PPI": "power", "MOD-SULQ": "mod-sulq", "Gaussian": "gauss", "DP-SPCA": "spca", "DP-VRPCA": "vrpca",
+}  # fmt: skip
 Score = Callable[..., tuple[float, Any]]
 
 
