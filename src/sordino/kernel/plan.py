@@ -211,8 +211,8 @@ class Plan:
         object.__setattr__(self, "releases", MappingProxyType(dict(self.releases)))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
         for release in self.releases.values():  # refused before any data: free releases, some samplings
-            check_event(release.mechanism.at(1.0).event(self.relation))
             unit = replace(release, mechanism=release.mechanism.at(1.0))
+            check_event(unit.mechanism.event(self.relation))
             check_event(unit.event(self.relation, self.population))
 
     @property

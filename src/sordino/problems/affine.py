@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from sordino.kernel.query import (
     clip_residuals,
     write_residuals,
 )
-from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
+from sordino.problems.losses import Loss, compiled_form, has_odds, sigmoid
 from sordino.problems.queries import count_by_octave, sure, weigh
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
@@ -59,7 +60,7 @@ class Affine:
                 own.flags.writeable = False
                 object.__setattr__(self, name, own)
 
-    @property
+    @cached_property
     def offset(self) -> float:
         """The norm of the scaled shift."""
         return public_norm(self.scale * self.shift)
@@ -248,8 +249,7 @@ def affine_reach(clip: float, affine: Affine) -> float:
 
 def fair_weights(loss: Loss, margins: Floats, norms: Floats, clip: float) -> Floats | None:
     """Return the weights at which no label would be clipped; None for a loss that has no law of labels."""
-    largest = getattr(loss, "largest_residual", None)  # of a LabelModel; its check of a protocol is slow
-    return None if largest is None else np.minimum(1.0, clip / (norms * largest(margins)))
+    return np.minimum(1.0, clip / (norms * loss.largest_residual(margins))) if has_odds(loss) else None
 
 
 def whole_margins(view: MappedRows, w: Point, affine: Affine, longest: float = _LONGEST) -> Floats:
@@ -600,7 +600,7 @@ class MarginFit(ClippedSum):
     def units(self, narrow: float = 1.0) -> tuple[float, float, float]:
         """Return the units of margins and of curvatures, and the constant of the offset."""
         targets, wide = self.loss.targets, 1.0
-        if isinstance(self.loss, LabelModel):
+        if has_odds(self.loss):
             wide = min(max(1.0, narrow * self.clip / _NARROW), _LARGEST_FACTOR)
         constant = _CONSTANT * wide if self.offset else 0.0
         return _MARGIN[targets], _BEND[targets] / wide**_BEND_POWER, constant
@@ -663,13 +663,12 @@ class MarginFit(ClippedSum):
         _, unit_of_bends, constant = self.units(narrow)
         length = joint_norms([np.abs(z), constant])
         residual = self._residual(margins, y, unit)
-        label = isinstance(self.loss, LabelModel)
-        bend = unit_of_bends * (sigmoid(margins) * sigmoid(-margins) if label else 1.0)
+        bend = unit_of_bends * (sigmoid(margins) * sigmoid(-margins) if has_odds(self.loss) else 1.0)
         parts = [residual * z, bend * z * z]
         if self.offset:
             parts = [residual * z, residual * constant, bend * z * z]
             parts += [bend * math.sqrt(2.0) * z * constant, bend * constant**2 + 0.0 * z]
-        if not isinstance(self.loss, LabelModel):
+        if not has_odds(self.loss):
             return parts
         fair = self._fair(self.loss.largest_residual(margins) * length, bend * length * length, narrow)
         return [weigh(part, fair) for part in parts]

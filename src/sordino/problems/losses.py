@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
@@ -92,7 +92,6 @@ class Loss(Protocol):
         """Return the derivative of the loss in the margin of each record."""
 
 
-@runtime_checkable
 class LabelModel(Protocol):
     """A loss whose margins are log odds: its residual has a bound that does not look at the label."""
 
@@ -100,9 +99,14 @@ class LabelModel(Protocol):
         """Return the norm of the largest residual that any label would have."""
 
 
+def has_odds(loss: Any) -> TypeGuard[LabelModel]:
+    """Return whether margins are log odds; asked often, and ``isinstance`` of a protocol is slow."""
+    return hasattr(loss, "largest_residual")
+
+
 def has_length(loss: Loss) -> bool:
     """Return whether margins have a right length: log odds and numbers do."""
-    return loss.targets == "numbers" or isinstance(loss, LabelModel)
+    return loss.targets == "numbers" or has_odds(loss)
 
 
 def has_labels(loss: Loss) -> bool:

@@ -466,6 +466,8 @@ class Promise:
         around = enclosing()
         if around is not None:
             around.admit(self.plan, self.ask.ledger, printed=self.paper is not None)
+        if self.ask.ledger is None:
+            return Run(self, None)
         event, digest = self.plan.event(), self.digest if digest is None else digest
         return Run(self, self.ask.reserve(event, self.certificate, self.plan.unit, description, digest))
 

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
-from sordino.problems.losses import LabelModel, has_labels, has_length
+from sordino.problems.losses import has_labels, has_length, has_odds
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts, sure
 from sordino.problems.scales import BINS, LOWEST, ColumnUnits
@@ -98,7 +98,7 @@ def has_units(problem: Problem) -> bool:
     signal = problem.population * min(problem.epsilon, 4.0)
     few = has_metric(problem) or problem.loss.targets == "counts"
     numbers = problem.loss.targets == "numbers" and problem.unit == "record"
-    power = 1.0 if numbers or isinstance(problem.loss, LabelModel) else 0.5
+    power = 1.0 if numbers or has_odds(problem.loss) else 0.5
     return few and not problem.lines and signal >= _SHOWN * problem.features**power
 
 
@@ -229,7 +229,7 @@ class Around:
     ) -> Around:
         """Return what a run has released at its end, and a factor of the covariance of its noise."""
         even = 1.0 / max(problem.outputs, 2)
-        bend = even * (1.0 - even) if isinstance(problem.loss, LabelModel) else problem.curvature
+        bend = even * (1.0 - even) if has_odds(problem.loss) else problem.curvature
         return cls(affine, moments, bend, problem.ridge, factor, problem.free)
 
     def minimum(
@@ -472,7 +472,7 @@ class Auto:
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
         last = correction_queries(problem, self._last_count(problem), self._metric(problem))
-        if isinstance(problem.loss, LabelModel) and problem.intercept and class_share(problem) == 1.0:
+        if has_odds(problem.loss) and problem.intercept and class_share(problem) == 1.0:
             return self._make_plan(problem, {"classes": (ClassSums(problem.outputs), 1, 1.0)})
         return self._make_plan(problem, last if is_few(problem) else self._queries(problem, last))
 
@@ -493,7 +493,7 @@ class Auto:
             queries["targets"] = (SizeCounts("targets", cells), 1, targets)
         if problem.loss.targets == "numbers" and problem.intercept:
             queries["center"] = (TargetCounts(), CENTER_STEPS, min(max(CENTER, CENTER * few), CENTER_OF_FEW))
-        if isinstance(problem.loss, LabelModel) and problem.intercept:
+        if has_odds(problem.loss) and problem.intercept:
             queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
         if has_length(problem.loss) and not (self._plain(problem) and problem.loss.targets == "numbers"):
             left, asks = self._last_count(problem), length_steps(problem)
@@ -523,7 +523,7 @@ class Auto:
         room = problem.population * problem.epsilon >= ROOM * coefficients
         opened = opened_gradient(problem, self.clip, coefficients, math.hypot(1.0, INTERCEPT))
         clip = opened if self.opens else self.clip
-        return AffineGradient(problem.loss, clip, room and isinstance(problem.loss, LabelModel), room)
+        return AffineGradient(problem.loss, clip, room and has_odds(problem.loss), room)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
@@ -582,7 +582,7 @@ class Auto:
     def _constant(self, curator: Curator, problem: Problem, targets: TargetUnit) -> NoisyCoefficients:
         """Return the model that predicts the mean of the targets, or the shares of the classes."""
         w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
-        if not isinstance(problem.loss, LabelModel):
+        if not has_odds(problem.loss):
             margin, own = constant_margin(curator, problem, [*names, "offset"])
         else:
             margin, own = constant_odds(curator, problem, names, targets), 0.0

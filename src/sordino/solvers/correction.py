@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from sordino.problems.affine import (
     GramShells,
     MappedCurvature,
 )
-from sordino.problems.losses import LabelModel
+from sordino.problems.losses import has_odds
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts
 from sordino.solvers.base import noise_std
@@ -176,7 +177,7 @@ class Whole:
     targets: TargetUnit
     clipped: bool = False
 
-    @property
+    @cached_property
     def longest(self) -> float:
         """The largest possible size of a row in the map of the model, or of one that is clipped there."""
         whole = self.own.longest(self.problem.data_norm)
@@ -210,7 +211,7 @@ class Whole:
             moved[-1] = w[-1] * self.own.intercept / affine.intercept
         return moved * (self.targets.size / unit) if self.problem.loss.targets == "numbers" else moved
 
-    @property
+    @cached_property
     def map(self) -> Affine:
         """The map in which the longest possible row has length 1."""
         return self.affine(1.0 / self.longest, CONSTANT / self.longest)
@@ -444,7 +445,7 @@ def correct(
         clipped = _CLIPPED * (1.0 / max(found.bend, _UNCLIPPED) - 1.0) / np.sqrt(problem.population * bends)
         out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
         drowned = slopes.cost > 1.0
-    if isinstance(problem.loss, LabelModel) or (problem.loss.targets == "numbers" and moments is not None):
+    if has_odds(problem.loss) or (problem.loss.targets == "numbers" and moments is not None):
         out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply

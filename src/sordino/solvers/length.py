@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine, MarginFit, OwnPart
-from sordino.problems.losses import LabelModel, has_labels
+from sordino.problems.losses import has_labels, has_odds
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
 from sordino.solvers.base import noise_std
@@ -53,7 +53,7 @@ def opened_length(problem: Problem, clip: float, coefficients: int, telling: flo
 
     Records tell of log odds by ``telling``, as much as those of equal classes or less.
     """
-    if not isinstance(problem.loss, LabelModel):
+    if not has_odds(problem.loss):
         return clip
     if math.isinf(problem.epsilon):
         return 1e6 * clip
@@ -227,7 +227,7 @@ class Descended:
 def length_share(problem: Problem, coefficients: int) -> float:
     """Return the share of the last question: with it the error of the slope is the same for all n epsilon."""
     few = _ENOUGH_FOR_LENGTH / max(problem.population * problem.epsilon, 1e-12)
-    if not isinstance(problem.loss, LabelModel):
+    if not has_odds(problem.loss):
         return min(max(_SHARE * few**2, _SHARE), _LABELS_SHARE)
     least = _SHARE + (_LABELS_SHARE - _SHARE) * has_room(problem, coefficients)
     return min(max(_SHARE * few**2, least), _LARGEST_SHARES[problem.outputs > 1])
@@ -272,7 +272,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
-    pairs = problem.outputs == 1 and isinstance(problem.loss, LabelModel)
+    pairs = problem.outputs == 1 and has_odds(problem.loss)
     few = min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12)) if pairs else 0.0
     slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
     asked = MarginQuestion.of(curator, problem, model, offset)
@@ -292,7 +292,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
 
 def length_steps(problem: Problem) -> int:
     """Return how often slope and offset are asked for: of labels in narrow questions first, then in wide."""
-    if not isinstance(problem.loss, LabelModel):
+    if not has_odds(problem.loss):
         return 3
     return _LABELS_STEPS if math.isfinite(problem.epsilon) else 20
 
@@ -332,7 +332,7 @@ class MarginQuestion:
     @property
     def odds(self) -> bool:
         """Whether margins are log odds."""
-        return isinstance(self.problem.loss, LabelModel)
+        return has_odds(self.problem.loss)
 
     @property
     def rest(self) -> Any:
@@ -395,7 +395,7 @@ def _wider(curator: Curator, problem: Problem, model: Descended) -> float:
 
 def mean_bend(problem: Problem) -> float:
     """Return the mean second derivative of a clipped loss that is expected before any is released."""
-    return _LABELS_BEND if isinstance(problem.loss, LabelModel) else _NUMBERS_BEND
+    return _LABELS_BEND if has_odds(problem.loss) else _NUMBERS_BEND
 
 
 def own_part(problem: Problem, model: Descended) -> OwnPart:
