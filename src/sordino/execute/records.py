@@ -23,7 +23,10 @@ from sordino.kernel.query import Point, PublicBall, PublicMap, Pull
 
 _CHUNK = 1 << 19  # entries of a dense block that is cast to double precision at a time: it stays in the cache
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
-_GRAM = 1 << 21  # entries of a dense block whose second moments are taken
+_GRAM, _CACHED = (
+    1 << 21,
+    1 << 18,
+)  # most entries of a dense block whose second moments are taken, and usual ones
 _ENTRIES = 1 << 16  # entries of a block of mapped rows
 # From so many columns for each entry of a row on, products of entries cost less than those of blocks.
 _SPARSE = 4
@@ -75,8 +78,8 @@ class LocalRecords:
     def _within_columns(self, columns: Ints) -> LocalRecords:
         raise NotImplementedError
 
-    def clipped_rows(self, rows: slice) -> Floats:
-        """Return a block of clipped rows as an array."""
+    def clipped_rows(self, rows: slice, room: Floats) -> Floats:
+        """Write clipped rows to the beginning of ``room`` and return it: new memory would cost more."""
         raise NotImplementedError
 
     def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
@@ -268,11 +271,13 @@ class LocalRecords:
         return replace(self, matrix=part, norms=norms, row_norms=norms, features=len(columns), intercept=0.0)
 
     def centred_rows(self, ball: PublicBall, spread: float = 1.0) -> Iterator[Floats]:
-        """Yield the clipped rows, measured in a ball, block by block."""
-        step = max(1, _GRAM // max(1, self.features))
+        """Yield the clipped rows, measured in a ball, block by block, each in the same memory."""
+        wide = max(1, self.features)  # a block is longer than wide: its moments are added to a square
+        step = max(1, min(_GRAM // wide, max(_BLOCK // wide, 4 * wide)))
+        room = np.empty((min(step, self.count), self.features))
         for i in range(0, self.count, step):
             rows = slice(i, min(i + step, self.count))
-            block = self.clipped_rows(rows)
+            block = self.clipped_rows(rows, room)
             if ball.center is not None:
                 block -= ball.center
             distances = np.where(np.isfinite(self.norms[rows]), clip.row_norms(block), np.nan)
@@ -344,8 +349,8 @@ class DenseRecords(LocalRecords):
             out[:, -1] = self.intercept * coefficients.sum(axis=0)
         return out
 
-    def clipped_rows(self, rows: slice) -> Floats:
-        return self._block(rows) * self.scale[rows, None]
+    def clipped_rows(self, rows: slice, room: Floats) -> Floats:
+        return np.multiply(self._block(rows), self.scale[rows, None], out=room[: rows.stop - rows.start])
 
     def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
         return coefficients[:, None] * self._block(rows)
@@ -519,9 +524,10 @@ class CsrRecords(LocalRecords):
         self._add_sizes(self._centred_factors(ball) * self.scale, True, out)
         return out
 
-    def clipped_rows(self, rows: slice) -> Floats:
+    def clipped_rows(self, rows: slice, room: Floats) -> Floats:
         x, chosen = self.matrix, self.rows[rows]
-        out = np.zeros((chosen.size, self.features))
+        out = room[: chosen.size]
+        out.fill(0.0)
         csr.fill(x.indptr, x.indices, x.data, chosen, self.scale[rows], out)
         return out
 
@@ -699,7 +705,7 @@ class LocalView(AffineView):
         for start in range(0, base.count, step):
             rows = slice(start, min(start + step, base.count))
             block = mapped[: rows.stop - start]
-            given = base.matrix[rows] if stored else base.clipped_rows(rows)
+            given = base.matrix[rows] if stored else base.clipped_rows(rows, mapped)
             factors = base.scale[rows] if stored else np.ones(len(block))
             csr.map_rows(given, factors, affine.shift, affine.scale, weights[rows], block)
             out += block.T @ block
