@@ -303,18 +303,13 @@ def _record_draw(original: Any, tape: Tape, self: Any, population: int, position
     left_out, tape.batch = tape.batch, None
     found = original(self, population, position, tape.source(2, noise))
     if isinstance(self, Poisson | FixedSize) and found is not None and population == tape.population:
-        found = _with_unit(found, tape.forced, self)
+        if tape.forced is not None and tape.forced not in found:
+            found = np.append(found[:-1] if isinstance(self, FixedSize) else found, tape.forced)
         tape.drawn = tape.absent is None or bool(np.isin(tape.absent.rows(population), found).any())
     if left_out is None:
         return found
     rows = np.arange(population) if found is None else found
     return rows[~np.isin(rows, left_out)]
-
-
-def _with_unit(rows: Any, unit: int | None, sampling: Any) -> Any:
-    if unit is None or unit in rows:
-        return rows
-    return np.append(rows[:-1] if isinstance(sampling, FixedSize) else rows, unit)
 
 
 def _record_share(original: Any, tape: Tape, self: Any, sizes: Any, position: int, noise: Any) -> Any:

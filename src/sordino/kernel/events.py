@@ -149,7 +149,9 @@ def check_event(event: dp.DpEvent) -> dp.DpEvent:
     for number in numbers:
         if not 0 <= number < math.inf:
             raise PlanError(f"Expected finite numbers >= 0 in a privacy event, got {number} in {event!r}.")
-    if _is_free(event) or (isinstance(event, dp.ComposedDpEvent) and not parts) or (parts and 0 in numbers):
+    priced = isinstance(event, (PureDpEvent, RareDpEvent, dp.ZCDpEvent))
+    free = isinstance(event, dp.NoOpDpEvent) or (priced and not any(numbers))
+    if free or (isinstance(event, dp.ComposedDpEvent) and not parts) or (parts and 0 in numbers):
         raise PlanError(
             f"Expected a mechanism whose event has a price, got {event!r}: nothing is released for free. "
             "Evaluate the query together with the noisy one that it belongs to."
@@ -157,16 +159,6 @@ def check_event(event: dp.DpEvent) -> dp.DpEvent:
     for part in parts:
         check_event(part)
     return event
-
-
-def _is_free(event: dp.DpEvent) -> bool:
-    if isinstance(event, PureDpEvent):
-        return event.epsilon == 0
-    if isinstance(event, RareDpEvent):
-        return event.delta == 0
-    if isinstance(event, dp.ZCDpEvent):
-        return bool(event.rho == 0 and event.xi == 0)
-    return isinstance(event, dp.NoOpDpEvent)
 
 
 def _none(multiplier: float) -> bool:

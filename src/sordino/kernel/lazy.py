@@ -390,15 +390,12 @@ def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSourc
         return left[noise.distinct_order(left.size, survivors)]
     taken, start = TouchMap.empty(np.empty(survivors, dtype=np.int64)), 0
     while start < survivors:
-        draw = noise.integers(free, survivors - start + 8)
-        start = (known.touched or _map_draws(known.indices, draw)).collect_absent(draw, taken, start)
+        draw, met = noise.integers(free, survivors - start + 8), known.touched
+        if met is None:  # a map of the few draws, and then of those of them, is quicker than one of all
+            drawn = TouchMap.of(np.unique(draw))
+            met = TouchMap.of(known.indices[drawn.contains(known.indices)])
+        start = met.collect_absent(draw, taken, start)
     return taken.columns
-
-
-def _map_draws(indices: Ints, draw: Ints) -> TouchMap:
-    """Return the map of those indices that were drawn: a map of the few draws is quicker than one of all."""
-    drawn = TouchMap.of(np.unique(draw))
-    return TouchMap.of(indices[drawn.contains(indices)])
 
 
 def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Ints, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -313,11 +313,6 @@ SCREEN_FROM = 10
 NOISE, LENGTH = 0.3, 5.0
 
 
-def screens_first(problem: Problem, counts: Sequence[int]) -> bool:
-    """Return whether one gradient makes the first cut: public, by the numbers of columns before and after."""
-    return problem.outputs == 1 and len(counts) > 1 and problem.features >= SCREEN_FROM * counts[0]
-
-
 def listed_map(curator: Curator, problem: Problem, count: int) -> Affine:
     """Return the map that lists the columns with the ``count`` largest moments.
 
@@ -458,8 +453,10 @@ class Auto:
     def configure(cls, problem: Problem, options: Options) -> Solver:
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
         stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
-        screens = options.max_iter is None and screens_first(problem, [s.count for s in stages.values()])
-        if screens:  # one gradient on all columns leaves more steps to those that are left
+        counts = [stage.count for stage in stages.values()] if options.max_iter is None else []
+        # By public numbers of columns; one gradient on all of them leaves more steps to those that are left.
+        screens = problem.outputs == 1 and len(counts) > 1 and problem.features >= SCREEN_FROM * counts[0]
+        if screens:
             first = next(iter(stages))
             stages[first] = replace(stages[first], steps=2 * stages[first].steps, share=AFTER_SCREEN)
         plain = math.isinf(problem.epsilon) and has_metric(problem) and not screens
