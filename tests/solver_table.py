@@ -412,6 +412,13 @@ CASES += [
         _problem("poisson", intercept=0.8, target_bound=7.0, ridge=0.05),
     ),
     SolverCase(
+        "auto-quantile",
+        lambda problem: Auto(3, {}, 0.3, None, True),
+        _problem("quantile", intercept=0.8, target_bound=3.0, epsilon=1e4, population=400),
+        # No clip bites here, and the tried rows are a little shorter than can be.
+        tight={**_SECOND, **{("ranks", relation): 0.95 for relation in Relation}},
+    ),
+    SolverCase(
         "auto-huber-replace",
         lambda problem: Auto(3, _NARROW, 0.3, None, True),
         _problem("huber", "replace-one", intercept=0.8, target_bound=3.0, epsilon=1e4, population=400),

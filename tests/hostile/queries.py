@@ -31,7 +31,7 @@ from sordino.problems.covariance import (
     RowMoments,
     SquaredColumns,
 )
-from sordino.problems.losses import LOSSES, Huber
+from sordino.problems.losses import LOSSES, Huber, QuantileLoss
 from sordino.problems.queries import (
     ClassSums,
     CoordinateScores,
@@ -131,6 +131,13 @@ AFFINES = [
     Case("affine without shift", AffineGradient(SQUARED, 0.7), (W[:D], PLAIN, None, 2.0), 1.3),
     Case("affine without intercept", AffineGradient(SQUARED, 0.7), (W[:D], BARE, None, 1.0), 1.3),
     Case("affine on a mask", AffineGradient(SQUARED, 0.7), (W, AFFINE, np.arange(5) > 1, 1.0), 1.3),
+    Case("ranks", AffineGradient(QuantileLoss(0.9), 0.7), (W, AFFINE, None, 0.5), 1.3),
+    Case(
+        "ranks, whole rows",
+        AffineGradient(QuantileLoss(0.9), 0.7, whole=True),
+        (W[:D], PLAIN, None, 2.0),
+        1.3,
+    ),
     Case("sum of mapped rows", MappedSum(), PLAIN, 1.3),
     Case("sum of mapped rows with intercept", MappedSum(), AFFINE, 1.3),
     Case("second moments", MappedGram(), AFFINE, 1.3),

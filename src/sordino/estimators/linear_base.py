@@ -252,6 +252,7 @@ class LinearModel(LinearParameters, Coefficients):
         known = self.get_params(deep=False)
         able = self._solver_name(False) == "auto" and self.noise == "sound"
         able = able and known.get("penalty") != "nonconvex" and has_length(self._loss())
+        able = able and self._loss().name != "quantile"
         return tuple(name for name in ("alpha", "n_nonzero_coefs") if able and name in known)
 
     def widened(self, members: Sequence[Self]) -> Self:
@@ -355,7 +356,8 @@ class LinearModel(LinearParameters, Coefficients):
             found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around)
         if spread := 2.0 * getattr(last, "mean_noise", 0.0) * self._target_unit():
             self._warn(
-                "nothing that columns tell stands out of noise, so the model is the mean of the targets, "
+                "nothing that columns tell stands out of noise, so the model is the "
+                f"{'quantile' if problem.loss.name == 'quantile' else 'mean'} of the targets, "
                 f"known to +-{spread:.2g} (two deviations of its noise). Expect no better than a constant; "
                 "use more records, more epsilon or tighter bounds of the targets."
             )
@@ -384,10 +386,12 @@ class LinearModel(LinearParameters, Coefficients):
     def _solver_name(self, grouped: bool) -> str:
         """Return the solver; ``auto`` is a plainer one for losses that it does not know.
 
-        And for persons where a support is chosen, or noise is exact: parts of persons are rounded.
+        And for persons where a support is chosen, or noise is exact: parts of persons are rounded. Of
+        quantiles it knows dense models of records.
         """
-        plain = grouped and (self.secure_noise or self.person_default != "gd")
-        plain = plain or not capabilities_of("auto").knows(self._loss().name)
+        support, name = self.person_default != "gd", self._loss().name
+        plain = (grouped and (self.secure_noise or support)) or not capabilities_of("auto").knows(name)
+        plain = plain or (name == "quantile" and (grouped or support))
         return self.person_default if plain and self.solver == "auto" else self.solver
 
     def _check_weighting(self, weighted: bool, grouped: bool) -> None:

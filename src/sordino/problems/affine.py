@@ -27,7 +27,7 @@ from sordino.kernel.query import (
     clip_residuals,
     write_residuals,
 )
-from sordino.problems.losses import Loss, compiled_form, has_odds, sigmoid
+from sordino.problems.losses import Loss, compiled_form, has_odds, residual_in, sigmoid
 from sordino.problems.queries import count_by_octave, sure, weigh
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
@@ -297,8 +297,7 @@ class AffineGradient(ClippedSum):
         if value is None:
             with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
                 margins = whole_margins(view, w, affine, self._longest) if self.whole else view.margins(w)
-                margins = margins * (unit if self.loss.targets == "numbers" else 1.0)
-                residual = weigh(self.loss.residual(margins, view.targets) / unit, view.weights)
+                residual = weigh(residual_in(self.loss, margins, view.targets, unit), view.weights)
                 if self.fair:
                     residual = weigh(residual, fair_weights(self.loss, margins, view.norms, self.clip))
             value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
@@ -453,7 +452,7 @@ class GradientShells(ClippedSum):
         w, affine, unit, cut = params
         view, c = records.through(affine), 2.0**-cut
         with np.errstate(all="ignore"):  # the clip deals with what is not a number
-            residual = self.loss.residual(view.margins(w) * unit, view.targets) / unit
+            residual = residual_in(self.loss, view.margins(w), view.targets, unit)
             residual, norms = np.asarray(weigh(residual, view.weights)), np.asarray(view.norms)
             near, sizes = clip_scalars(NEAR / c * residual, norms, NEAR), np.abs(residual) * norms
             beyond = np.flatnonzero(sizes > c) if cut else np.empty(0, dtype=int)
@@ -621,7 +620,7 @@ class MarginFit(ClippedSum):
             reach = own.travel * np.minimum(view.sizes, 1.0) * view.sizes
             followed = 0.0 * s
             for margins in (followed + own.start, s + own.end):
-                residual = weigh(self._residual(margins, view.targets, unit), view.weights)
+                residual = weigh(residual_in(self.loss, margins, view.targets, unit), view.weights)
                 if own.fair:
                     residual = weigh(residual, fair_weights(self.loss, margins, view.norms, own.clip))
                 followed = followed - 0.5 * clip_scalars(residual, view.norms, own.clip)
@@ -656,13 +655,10 @@ class MarginFit(ClippedSum):
         curvature = np.array([[answer[2], cross], [cross, answer[4]]])
         return answer[:2] * units, curvature * np.outer(units, units) / bend
 
-    def _residual(self, margins: Floats, y: Floats, unit: float) -> Floats:
-        return self.loss.residual(margins * (unit if self.loss.targets == "numbers" else 1.0), y) / unit
-
     def _of_one(self, z: Floats, margins: Floats, y: Floats, unit: float, narrow: float) -> list[Floats]:
         _, unit_of_bends, constant = self.units(narrow)
         length = joint_norms([np.abs(z), constant])
-        residual = self._residual(margins, y, unit)
+        residual = residual_in(self.loss, margins, y, unit)
         bend = unit_of_bends * (sigmoid(margins) * sigmoid(-margins) if has_odds(self.loss) else 1.0)
         parts = [residual * z, bend * z * z]
         if self.offset:
@@ -677,7 +673,7 @@ class MarginFit(ClippedSum):
         p: Floats = softmax(margins, axis=1)
         away = z - (p * z).sum(axis=1, keepdims=True)
         bend = self.units(narrow)[1] * (p * np.square(away)).sum(axis=1)
-        gradient = (self._residual(margins, y, unit) * z).sum(axis=1)
+        gradient = (residual_in(self.loss, margins, y, unit) * z).sum(axis=1)
         fair = self._fair(np.abs(away).max(axis=1), bend, narrow)
         return [weigh(part, fair) for part in (gradient, bend)]
 

@@ -313,9 +313,10 @@ class GammaLoss:
 
 @dataclass(frozen=True)
 class QuantileLoss:
-    r"""``2 q`` times Huber's loss of an error below zero, ``2 (1 - q)`` times that of one above.
+    r"""Huber's loss of an error e, and ``(1 - 2 q) threshold e``: twice the check loss, rounded off.
 
-    Its minimum is the quantile q of the targets as the threshold goes to zero.
+    Its minimum is the quantile q of the targets as the threshold t goes to zero. Its derivative is ``2 t``
+    times the share of an interval of ``2 t`` around the target that is below the margin, less q.
     """
 
     options: ClassVar[Mapping[str, str]] = {"quantile": "quantile"}
@@ -324,6 +325,7 @@ class QuantileLoss:
     quantile: float = 0.5
     threshold: float = 1.0
     name: str = "quantile"
+    curvature: float = 1.0
 
     def __post_init__(self) -> None:
         check_range("quantile", self.quantile, "(0, 1)")
@@ -331,20 +333,19 @@ class QuantileLoss:
     @property
     def lipschitz(self) -> float:
         """The threshold on the steeper side."""
-        return self.curvature * self.threshold
+        return 2.0 * max(self.quantile, 1.0 - self.quantile) * self.threshold
 
     @property
-    def curvature(self) -> float:
-        return 2.0 * max(self.quantile, 1.0 - self.quantile)
+    def _tilt(self) -> float:
+        return (1.0 - 2.0 * self.quantile) * self.threshold
 
     def value(self, margins: Floats, y: Floats) -> Floats:
-        return self._side(margins, y) * Huber(self.threshold).value(margins, y)
+        """Return the loss of each record; a constant makes the least one zero."""
+        tilted = self._tilt * (margins - y) + 0.5 * self._tilt**2
+        return Huber(self.threshold).value(margins, y) + tilted
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
-        return self._side(margins, y) * Huber(self.threshold).residual(margins, y)
-
-    def _side(self, margins: Floats, y: Floats) -> Floats:
-        return 2.0 * np.where(margins > y, 1.0 - self.quantile, self.quantile)
+        return Huber(self.threshold).residual(margins, y) + self._tilt
 
     def at_bound(self, bound: float) -> tuple[Loss, float]:
         """Return the loss with a threshold that is small for targets up to a bound, and their unit."""
@@ -355,6 +356,13 @@ def at_bound(loss: Loss, bound: float) -> tuple[Loss, float]:
     """Return a loss as it is for targets up to a declared bound, and the unit in which they are learned."""
     own = getattr(loss, "at_bound", None)
     return (loss, 1.0) if own is None else own(bound)
+
+
+def residual_in(loss: Loss, margins: Floats, y: Floats, unit: float) -> Floats:
+    """Return residuals in a unit of the targets, which margins of numbers are in, and widths of quantiles."""
+    if isinstance(loss, QuantileLoss):
+        return loss.residual(margins, y / unit)
+    return loss.residual(margins * (unit if loss.targets == "numbers" else 1.0), y) / unit
 
 
 def compiled_form(loss: Loss) -> tuple[int, float] | None:

@@ -23,7 +23,7 @@ from sordino.kernel.query import (
     check_clip,
     summation_error,
 )
-from sordino.problems.losses import Loss, Penalty, compiled_form
+from sordino.problems.losses import Loss, Penalty, compiled_form, residual_in
 from sordino.values import check_range
 
 # ------------------- Gradients of generalised linear models: one scalar per record clips the whole gradient
@@ -278,8 +278,7 @@ class GradientCounts(OneCount):
         w, affine, unit = params
         view = records.through(affine)
         with np.errstate(all="ignore"):  # what is not a number is counted nowhere
-            margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
-            residual = weigh(self.loss.residual(margins, view.targets) / unit, view.weights)
+            residual = weigh(residual_in(self.loss, view.margins(w), view.targets, unit), view.weights)
             return count_by_octave(residual * view.norms, self.cells, (-_OCTAVES, 0), records.parts)
 
 

@@ -13,12 +13,14 @@ from scipy.special import softmax
 from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
-from sordino.problems.losses import has_labels, has_length, has_odds
+from sordino.problems.losses import QuantileLoss, has_labels, has_length, has_odds
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts, sure
 from sordino.problems.scales import BINS, LOWEST, ColumnUnits
 from sordino.solvers.base import STEPS, Capabilities, NoisyCoefficients, Options, Solver, noise_std
 from sordino.solvers.correction import (
+    Corrected,
+    Whole,
     constant_margin,
     correct,
     correction_queries,
@@ -27,6 +29,7 @@ from sordino.solvers.correction import (
     skewed_unit,
     weight_noise,
 )
+from sordino.solvers.dense import Gd
 from sordino.solvers.descent import (
     ROOM,
     Leg,
@@ -60,6 +63,7 @@ from sordino.solvers.length import (
     lengthen,
     opened_gradient,
 )
+from sordino.solvers.quantiles import rank_queries, rank_steps, tells_ranks, with_squares
 from sordino.solvers.steps import as_sparse, hard_threshold
 
 # ---------------------------------------------------------------------- Maps of columns from released numbers
@@ -436,7 +440,7 @@ class Auto:
         dense=True,
         persons=True,
         parts=True,
-        losses=("logistic", "multinomial", "squared", "huber", "squared-hinge", "poisson"),
+        losses=("logistic", "multinomial", "squared", "huber", "squared-hinge", "poisson", "quantile"),
         paper="the default",
         page="auto",
     )
@@ -451,6 +455,8 @@ class Auto:
 
     @classmethod
     def configure(cls, problem: Problem, options: Options) -> Solver:
+        if isinstance(problem.loss, QuantileLoss) and not tells_ranks(problem):
+            return Gd.configure(problem, options)
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
         stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
         counts = [stage.count for stage in stages.values()] if options.max_iter is None else []
@@ -468,7 +474,10 @@ class Auto:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
-        last = correction_queries(problem, self._last_count(problem), self._metric(problem))
+        if isinstance(problem.loss, QuantileLoss):
+            last, problem = rank_queries(problem), with_squares(problem)
+        else:
+            last = correction_queries(problem, self._last_count(problem), self._metric(problem))
         if has_odds(problem.loss) and problem.intercept and class_share(problem) == 1.0:
             return self._make_plan(problem, {"classes": (ClassSums(problem.outputs), 1, 1.0)})
         return self._make_plan(problem, last if is_few(problem) else self._queries(problem, last))
@@ -495,7 +504,7 @@ class Auto:
         if has_length(problem.loss) and not (self._plain(problem) and problem.loss.targets == "numbers"):
             left, asks = self._last_count(problem), length_steps(problem)
             queries["length"] = (length_query(problem, left), asks, length_share(problem, left))
-        if not self._plain(problem):
+        if not self._plain(problem) or "ranks" in last:
             queries |= last
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
@@ -524,9 +533,10 @@ class Auto:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
+        quantile, problem = getattr(problem.loss, "quantile", None), with_squares(problem)
         targets = locate(curator, problem)
         if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
-            yield self._constant(curator, problem, targets)
+            yield self._constant(curator, problem, targets, quantile)
             return
         affine, stretch = self._map_columns(curator, problem)
         if self.screens:
@@ -549,16 +559,23 @@ class Auto:
                 yield w
         query = curator.plan.releases[next(reversed(self.stages), "gradient")].query
         model = Descended(w, view.affine, targets, tuple(legs), query)
-        yield self._finish(curator, problem, model, view.moments)
+        yield self._finish(curator, problem, model, view.moments, quantile)
 
     def _finish(
-        self, curator: Curator, problem: Problem, model: Descended, moments: Moments | None
+        self,
+        curator: Curator,
+        problem: Problem,
+        model: Descended,
+        moments: Moments | None,
+        quantile: float | None,
     ) -> NoisyCoefficients:
         """Return the model at its length and corrected, on the original columns."""
         affine = model.affine
         left = replace(problem, features=affine.scale.size)
         found = lengthen(curator, left, model)
         last = correct(curator, left, model, found, moments)
+        if quantile is not None:
+            last, _ = rank_steps(Whole(curator, left, affine, model.targets), quantile, last, moments)
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
         noise = weight_noise(model, found, last) * affine.scale * unit
@@ -576,10 +593,17 @@ class Auto:
             Around.of(problem, affine, moments, factor if problem.outputs == 1 else None),
         )
 
-    def _constant(self, curator: Curator, problem: Problem, targets: TargetUnit) -> NoisyCoefficients:
-        """Return the model that predicts the mean of the targets, or the shares of the classes."""
+    def _constant(
+        self, curator: Curator, problem: Problem, targets: TargetUnit, quantile: float | None
+    ) -> NoisyCoefficients:
+        """Return the model of no columns: the mean or quantile of targets, or the shares of the classes."""
         w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
-        if not has_odds(problem.loss):
+        if quantile is not None:
+            flat = Affine(np.zeros(problem.features), np.ones(problem.features), 1.0)
+            whole = Whole(curator, problem, flat, targets)
+            found, own = rank_steps(whole, quantile, Corrected(w, 0.0), None)
+            margin = targets.size * float(found.w[-1])
+        elif not has_odds(problem.loss):
             margin, own = constant_margin(curator, problem, [*names, "offset"])
         else:
             margin, own = constant_odds(curator, problem, names, targets), 0.0

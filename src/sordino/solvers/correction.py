@@ -82,7 +82,7 @@ _CLIPPED, _UNCLIPPED = 0.3, 0.2
 # coin that no column tells .5 is too little; at .75 a penalised fit lost a twelfth more than at 0).
 _ROOM = 0.75
 # The smallest rows that leave the constant alone.
-_FLAT = 2.0**-40
+FLAT = 2.0**-40
 # So many times the spread of the targets may be predicted along an axis before gradients say so.
 _MOST = 1.5
 # A weight of a rare column has so many deviations of its noise, or is left out where that may throw a row by
@@ -332,9 +332,9 @@ class Whole:
 
     def mean(self, w: Floats, width: float, times: int) -> tuple[float, float]:
         """Return the mean residual, clipped to ``width``, and its noise, in units of the targets."""
-        affine = self.affine(_FLAT / self.longest, 1.0)
+        affine = self.affine(FLAT / self.longest, 1.0)
         unit = width * (1.0 + 2.0**-20)
-        point = self.point(w, affine, _FLAT / self.longest, unit)
+        point = self.point(w, affine, FLAT / self.longest, unit)
         last = np.arange(w.size) == w.size - 1
         own = unit / self.targets.size / self.problem.population
         answers = [self.curator.release("offset", (point, affine, last, unit)) for _ in range(times)]
@@ -512,7 +512,7 @@ def locate(curator: Curator, problem: Problem) -> TargetUnit:
     if "classes" in curator.plan.releases:
         return class_odds(curator, problem)
     found = target_center(curator, problem)
-    if found is None and "center" in curator.plan.releases:
+    if found is None and {"center", "offset"} <= curator.plan.releases.keys():
         found = mean_target(curator, problem, "offset", 1)[0], 0.0, 0.0
     return target_unit(curator, problem, *(found or ()))
 
