@@ -205,6 +205,15 @@ def test_bounds_a_hundred_thousand_times_too_wide_do_no_harm(draw, wide):
         assert ours <= 0.1 * np.std(x)
 
 
+def test_without_bounds_a_quantile_far_from_zero_is_not_lost():
+    rng, far = np.random.default_rng(5), 0
+    for _ in range(150):
+        x = 1000.0 + rng.normal(size=150)
+        far += abs(float(sordino.quantiles(x, 0.9, epsilon=1.0)) - 1001.3) > 4.0
+    # A share of 6 % was lost where a rough median had 20 folds; of those lost with 36, one in 2,000 expected.
+    assert far <= 2
+
+
 def test_the_error_of_a_quantile_falls_in_epsilon_and_in_the_number_of_records():
     for q in (0.5, 0.9):  # each step divides the error by 2 to 4; 20 draws know it to a quarter
         by_epsilon = [errors(ages, q, 400, e, (0.0, 120.0), 20)[0] for e in (0.05, 0.2, 0.8, 3.2)]

@@ -85,9 +85,9 @@ class RankQuantiles:
         replaced, d, groups = problem.relation.contributions, problem.columns, max(self.cells, 1)
         folds = max(self.epsilon * (1.0 if self.once else ZCDP) * problem.population / replaced, 1e-9)
         others = 0.5 if replaced == 1 else 0.2
-        rough, least = min(max(28.0 * d / folds, 1e-3), 0.3 * others), 20.0 * d / folds
-        most = (0.3 if self.bounds is None else 0.5) * others  # without bounds a wrong place is far away
-        rough, counts = max(rough, least) * (least <= most), 0.1 * (self.cells > 0)
+        more = 16.0 * (self.bounds is None)  # folds: then nearly all of 2^16 candidates are far from the data
+        rough, least = min(max((28.0 + more) * d / folds, 1e-3), 0.3 * others), (20.0 + more) * d / folds
+        rough, counts = max(rough, least) * (least <= 0.5 * others), 0.1 * (self.cells > 0)
         tree = left = 1.0 - 2.0 * rough - counts
         few = d * len(self.probabilities) <= (FEW if self.once else FEW // 3)
         if self.outwards or (few and (self.bounds is not None or rough)):
