@@ -16,7 +16,7 @@ from sklearn.preprocessing import Normalizer, normalize
 from sklearn.utils.estimator_checks import check_estimator
 
 from sordino import PCA, BudgetPolicy, Ledger, SparseLogisticRegression
-from sordino.errors import BudgetExceededError, InvalidInputError, PlanSpentError
+from sordino.errors import BudgetExceededError, FitWarning, InvalidInputError, PlanSpentError
 from sordino.testing import seeded_noise_not_private
 
 SOLVERS = ("gauss", "screen", "power", "spca", "vrpca", "oja", "mod-sulq")
@@ -311,3 +311,16 @@ def test_one_pass_over_batches_does_not_mind_sorted_rows(digits):
 def test_the_report_of_one_pass_says_how_records_came_into_batches(digits):
     report = PCA(2, solver="oja", data_norm=1.0, random_state=0).fit(digits).privacy_
     assert any("public permutation" in fact for fact in report.public)
+
+
+def test_a_bound_far_too_wide_hides_no_axis_and_is_told():
+    """A floor of the first ball made the eigenvalue four times too large at any n and epsilon."""
+    rng, cosines, ratios = np.random.default_rng(2), [], []
+    for _ in range(8):
+        X = rng.normal(size=(50_000, 5)) * [3, 1, 1, 1, 1]
+        with pytest.warns(FitWarning, match="noise of the first eigenvalue"):
+            model = PCA(2, epsilon=8.0, delta=1e-6, data_norm=2000.0).fit(X)
+        cosines.append(abs(model.components_[0, 0]))
+        ratios.append(model.explained_variance_[0] / 9)
+    assert min(cosines) > 0.99
+    assert 0.7 < np.median(ratios) < 1.5

@@ -356,4 +356,11 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         fixed = rule is None or isinstance(rule, Integral)
         count = len(found.axes) if rule is None or fixed else choose_count(rule, found, d)
         facts = {"n_components": count, "n_samples": n, "data_norm": problem.data_norm}
-        return {f"{name}_": v for name, v in (facts | found.attributes(problem, count)).items()}
+        told = found.attributes(problem, count)
+        if told["eigenvalue_noise"][0] > told["explained_variance"][0]:
+            self._warn(
+                "the noise of the first eigenvalue (eigenvalue_noise_) is larger than it, so that no "
+                "variance is known, and axes may not be. Declare a tighter data_norm, or use more records or "
+                "a larger epsilon."
+            )
+        return {f"{name}_": v for name, v in (facts | told).items()}

@@ -204,6 +204,9 @@ AFFORDED = 0.02
 # rows inside and beside the noise of unclipped rows: their product times this is less than its square. It may
 # all be along one axis. Of 2, 4 and 8 chosen on rare axes and on columns that are normal, t(3), flags.
 WORTH = 4.0
+# That variance is clear beyond so many deviations of the noise in the total of whole rows: under a bound that
+# is far too wide it is large by chance. Not chosen on any set, but as what noise does in one of 160 fits.
+CLEAR = 2.5
 # What clipping usually takes from the variances, and how unevenly it takes from the axes.
 USUAL, UNEVEN = 0.2, 0.35
 
@@ -322,7 +325,7 @@ def location_from(
     # Squares and the length of the mean are noisy, both in proportion to the declared bound.
     heard = min(math.hypot(query.square_noise(std), moved), problem.data_norm**2)
     total = max(square - (signal if problem.center else 0.0), 0.0)
-    spread = max(square - shrink * signal, heard, (0.05 * problem.data_norm) ** 2)
+    spread = max(square - shrink * signal, heard, 1e-12 * problem.data_norm**2)
     ball = Ball(_radius(problem, mean, spread, level), mean)
     stray = shrink * mean.size * std**2
     return Location(mean, ball, max(total, 1e-12 * problem.data_norm**2), stray, heard, (whole, std))
@@ -344,8 +347,9 @@ def location_near(problem: PcaProblem, first: Location, answer: Floats, std: flo
     near = replace(ball, radius=min(ball.radius, radius) if level > 0 else radius, center=mean)
     about = 0.0 if problem.center else float(mean @ mean)
     beyond = max((first.total or 0.0) - about - inside, 0.0)
-    beyond *= beyond**2 / max(beyond**2 + first.heard**2, 1e-300)
-    if beyond**2 > WORTH * level * _bound(problem, mean) ** 2 * inside:
+    clear = beyond > CLEAR * first.heard
+    beyond *= beyond**2 / max(beyond**2 + first.heard**2, 1e-300) * (clear or first.heard < inside)
+    if clear and beyond**2 > WORTH * level * _bound(problem, mean) ** 2 * inside:
         near = replace(near, radius=_bound(problem, mean))
     return replace(first, mean=mean, ball=near, total=inside + beyond + about, stray=kept * own)
 
