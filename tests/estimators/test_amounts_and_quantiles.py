@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sordino
-from sordino.errors import InvalidInputError
+from sordino.errors import FitWarning, InvalidInputError
 
 LARGE = {"epsilon": 4.0, "delta": 1e-6, "data_norm": 2.0}
 
@@ -35,6 +35,15 @@ def test_the_asked_share_of_targets_is_below_a_predicted_quantile(quantile):
     left = X[:, 1] < 0  # also where targets spread less
     assert np.mean(y[left] <= model.predict(X[left])) == pytest.approx(quantile, abs=0.04)
     assert model.coef_[0] == pytest.approx(3, abs=0.2)
+
+
+def test_few_amounts_are_said_to_be_too_few():
+    """Predictions of 100 to 300 records at epsilon 1 were about twice too large, and nothing said so."""
+    public, X = features(300)
+    y = np.exp(X[:, 0]) * public.gamma(2.0, 0.5, len(X))
+    model = sordino.LinearRegression(1.0, 1e-6, loss="gamma", data_norm=2.0, target_bound=20.0)
+    with pytest.warns(FitWarning, match="too large"):
+        model.fit(X, y)
 
 
 def test_a_sparse_model_of_amounts_keeps_so_many_coefficients():
