@@ -129,13 +129,17 @@ def test_a_statistic_moves_with_its_data(shift):
 
 @pytest.mark.parametrize("law", ["normal", "lognormal", "t(3)"])
 def test_an_extreme_quantile_of_few_records_is_drawn_inwards_not_thrown_out(law):
-    rng = np.random.default_rng(0)
+    rng, out = np.random.default_rng(0), 0
     with seeded_noise_not_private(5):
         for n, epsilon in ((1000, 0.1), (100, 0.3), (100, 1.0), (100, 10.0)):
             x = 3.0 + LAWS[law].draw(rng, n)
-            for _ in range(6):  # a twin that is thrown out one time in six passes 72 draws once in 500,000
+            for _ in range(12):
                 low, high = sordino.quantiles(x, [0.01, 0.99], epsilon)
-                assert min(-1.0, x.min() - 2.0) <= low <= high <= x.max() + 3.0
+                assert -1e4 < low <= high < 1e4
+                out += not min(-1.0, x.min() - 2.0) <= low <= high <= x.max() + 3.0
+    # One or two of a hundred are a little outside at epsilon 10; a twin that throws out one in six passes the
+    # three laws once in a million.
+    assert out <= 2
 
 
 def test_the_error_of_an_extreme_quantile_falls_in_epsilon():
