@@ -218,3 +218,34 @@ def test_the_squared_hinge_tends_to_its_plain_minimum(skewed):
     plain = minimize(loss, np.zeros(4), jac=True, tol=1e-10).x
     np.testing.assert_allclose(weights(np.inf), plain, atol=1e-3)
     assert loss(weights(8.0))[0] < 1.005 * loss(plain)[0]
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "most"),
+    [(3000, 1.0, 0.09), (20_000, 1.0, 0.03), (20_000, 4.0, 0.015), (60_000, 1.0, 0.012)],
+)
+def test_weak_slopes_tend_to_the_plain_ones_as_records_and_epsilon_grow(n, epsilon, most):
+    public, errors, stated, slopes = np.random.default_rng(n), [], [], []
+    for seed in range(8):
+        X = public.uniform(-1, 1, (n, 2))
+        y = public.random(n) < expit(X[:, 0])
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(epsilon, 1e-6, data_norm=2**0.5, classes=[False, True]).fit(X, y)
+        errors.append(model.coef_ - Plain(C=1e6).fit(X, y).coef_)
+        stated.append(model.coef_noise_)
+        slopes.append(Plain(C=1e6).fit(X @ model.coef_.T, y).coef_.item())
+    seen, told = (float(np.sqrt(np.mean(np.square(values)))) for values in (errors, stated))
+    assert seen < most  # .14, .06, .04 and .06 where the last question alone made the length
+    assert 1 / 1.6 < told / seen < 1.6  # of sixteen numbers
+    assert n < 20_000 or 0.9 < min(slopes) <= max(slopes) < 1.1
+
+
+def test_a_descent_that_stopped_short_is_lengthened_still():
+    public, slopes = np.random.default_rng(3), []
+    for seed in range(8):
+        X = public.uniform(-1, 1, (8000, 2))
+        y = public.random(8000) < expit(X @ [10.0, -5.0])
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(1.0, 1e-6, data_norm=2**0.5, classes=[False, True]).fit(X, y)
+        slopes.append(Plain(C=1e6).fit(X @ model.coef_.T, y).coef_.item())
+    assert 0.9 < np.mean(slopes) < 1.1  # 1.2 without the last question

@@ -558,24 +558,19 @@ class Auto:
             for w in descent.path(start, stage.steps):
                 yield w
         query = curator.plan.releases[next(reversed(self.stages), "gradient")].query
-        model = Descended(w, view.affine, targets, tuple(legs), query)
-        yield self._finish(curator, problem, model, view.moments, quantile)
+        model = Descended(w, view.affine, targets, tuple(legs), query, view.moments)
+        yield self._finish(curator, problem, model, quantile)
 
     def _finish(
-        self,
-        curator: Curator,
-        problem: Problem,
-        model: Descended,
-        moments: Moments | None,
-        quantile: float | None,
+        self, curator: Curator, problem: Problem, model: Descended, quantile: float | None
     ) -> NoisyCoefficients:
         """Return the model at its length and corrected, on the original columns."""
         affine = model.affine
         left = replace(problem, features=affine.scale.size)
         found = lengthen(curator, left, model)
-        last = correct(curator, left, model, found, moments)
+        last = correct(curator, left, model, found)
         if quantile is not None:
-            last, _ = rank_steps(Whole(curator, left, affine, model.targets), quantile, last, moments)
+            last, _ = rank_steps(Whole(curator, left, affine, model.targets), quantile, last, model.moments)
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
         noise = weight_noise(model, found, last) * affine.scale * unit
@@ -590,7 +585,7 @@ class Auto:
             spread(coefficients, affine.columns, problem.columns),
             spread(noise, affine.columns, problem.features),
             last.bitten,
-            Around.of(problem, affine, moments, factor if problem.outputs == 1 else None),
+            Around.of(problem, affine, model.moments, factor if problem.outputs == 1 else None),
         )
 
     def _constant(

@@ -416,9 +416,7 @@ class Slopes:
         return replace(self.bowl, matrix=self.bowl.matrix + np.diag(more)) if more.any() else self.bowl
 
 
-def correct(
-    curator: Curator, problem: Problem, model: Descended, found: Lengthened, moments: Moments | None
-) -> Corrected:
+def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthened) -> Corrected:
     """Return the model after Newton steps on the whole gradient and a step by the mean residual.
 
     For numbers none of that gradient is clipped whose prediction lies near the centre of the targets; for
@@ -427,7 +425,7 @@ def correct(
 
     **Privacy.** Post-processing of the releases ``"tails"``, ``"long"``, ``"whole"``, ``"offset"``.
     """
-    whole = Whole(curator, problem, model.affine, model.targets)
+    whole, moments = Whole(curator, problem, model.affine, model.targets), model.moments
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
     asks = curator.plan.releases["whole"].times if "whole" in curator.plan.releases else 0
     # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.

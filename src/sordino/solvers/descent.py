@@ -219,7 +219,8 @@ def row_size(
     size = max(size, min(wide, WIDER * max(size, 2.0 * least)))
     if 0.0 < spread < math.inf:
         shares = one_sided(kept / max(float(kept.sum()), 1.0), sizes)
-        size = max(size, chosen_width(np.sort(sizes), shares, 0.0, spread, (LONG, 0.0))[0])
+        chosen = chosen_width(np.sort(sizes), shares, 0.0, spread, (LONG, 0.0))[0]
+        size = max(size, chosen * 2.0 ** (0.5 / query.cells))  # the end of a cell, not its middle
     size = min(max(size, least), most)
     return size, query.stretch(counts, size, noise, most)
 

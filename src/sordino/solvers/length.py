@@ -13,11 +13,20 @@ from scipy.special import softmax
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine, MarginFit, OwnPart
-from sordino.problems.losses import has_labels, has_odds
+from sordino.problems.losses import has_labels, has_odds, sigmoid
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
 from sordino.solvers.base import noise_std
-from sordino.solvers.descent import NOTHING, ROOM, Leg, TargetUnit, chosen_width, one_sided, travel_length
+from sordino.solvers.descent import (
+    NOTHING,
+    ROOM,
+    Leg,
+    Moments,
+    TargetUnit,
+    chosen_width,
+    one_sided,
+    travel_length,
+)
 
 # ----------------------------------------------------------------------------------------------------------
 # What more records and budget change for label models: how much is clipped, what is asked of the classes.
@@ -170,6 +179,10 @@ _NEAREST = 0.1
 # A narrow question finds a slope that is off by about so much where the model is not true.
 _UNTRUE = 0.3
 _SURE = 3.0
+# A clip counts as a doubt by so much of what it takes of the largest gradients; a descent has at most this
+# part of its way left, by bends at so much of its final length (chosen on six made-up designs of 1 to 30
+# columns, steep and flipped ones among them; judged on ten others).
+_LOST, _LEFT, _ON_THE_WAY = 0.25, 0.99, math.sqrt(0.5)
 # The least slope, in standard deviations of what is known of it.
 _LEAST = 0.1
 
@@ -186,6 +199,7 @@ class Descended:
     targets: TargetUnit
     legs: tuple[Leg, ...]
     gradient: Any
+    moments: Moments | None = None
 
     @property
     def home(self) -> Any:
@@ -222,6 +236,45 @@ class Descended:
     def coordinates(self) -> int:
         """How many coordinates were open last."""
         return self.legs[-1].descent.noise.coordinates
+
+
+def arrival(
+    curator: Curator, problem: Problem, model: Descended, usual: Floats
+) -> tuple[float, float, float]:
+    """Return what is doubted of the descent on log odds, which slope it lacks, and what that leaves unsure.
+
+    A descent that no clip misled and that arrived has the right slope and offset, but for its noise. What it
+    had left of the way follows from its steps and the released moments; what noise makes up of the margins is
+    too much in their slope. All is a part of 1, the last of the ``usual`` deviations of slope and offset.
+
+    **Privacy.** Post-processing of released and public numbers.
+    """
+    descent, moments, constant = model.legs[-1].descent, model.moments, model.affine.intercept
+    metric = descent.metric
+    if metric is None or moments is None or len(model.legs) > 1:
+        return 1.0, 1.0, 1.0
+    w, odds = np.atleast_2d(model.w), np.reshape(model.offset, (-1, 1))
+    along = np.where(np.arange(w.shape[1]) < model.affine.scale.size, w, 0.0) @ metric.axes.T
+    squares = metric.sizes * np.square(along)
+    length = np.sqrt(squares.sum(axis=1, keepdims=True))
+    # Long log odds bend little along themselves; on the way they were shorter.
+    flat = np.sqrt(1.0 + math.pi / 8.0 * np.square(_ON_THE_WAY * length))
+    shares, largest = softmax(odds / flat + 0.0 * length, axis=0), problem.loss.lipschitz
+    if problem.outputs == 1:
+        shares, largest = sigmoid(odds / flat), float(sigmoid(np.abs(odds) + length)[0, 0])
+    lost = max(1.0 - model.gradient.clip / (largest * math.hypot(1.0, constant)), 0.0)
+    bends = (1.0 - lost) * metric.rates * shares * (1.0 - shares) / flat**3 * metric.expected
+    noise, start = descent.spread(bends, np.zeros_like(along)), descent.spread(bends, np.ones_like(along))
+    left = np.minimum(np.sqrt(np.maximum(np.square(start) - np.square(noise), 0.0)), _LEFT)
+    noise, whole = metric.rates * noise, max(float(squares.sum()), NOTHING)
+    short = float((squares * left / (1.0 - left)).sum()) / whole
+    chance = float((metric.sizes * np.square(noise)).sum()) / whole
+    unseen = _SURE * noise_std(curator, "sizes") / problem.population  # rows that counts may not show
+    longer = moments.stretch - 1.0 + unseen * max(model.affine.longest(problem.data_norm) - 1.0, 0.0)
+    doubt = min(1.0, _LOST * lost + longer + short + chance)
+    slope = math.sqrt(float(np.square(metric.sizes * along * noise).sum())) / whole
+    errors = np.array([slope, constant * metric.columns(noise)[0, -1]])[: usual.size] / usual
+    return doubt, 1.0 - (1.0 - doubt) * chance, min(1.0, math.hypot(doubt, float(errors.max())))
 
 
 def length_share(problem: Problem, coefficients: int) -> float:
@@ -274,13 +327,15 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
     pairs = problem.outputs == 1 and has_odds(problem.loss)
     few = min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12)) if pairs else 0.0
-    slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
-    asked = MarginQuestion.of(curator, problem, model, offset)
-    expected = np.array([slope, offset] if asked.two else [slope])
-    prior = np.diag(1.0 / model.spread(few)[: expected.size])
+    asked, known = MarginQuestion.of(curator, problem, model, offset), (1.0, 1.0, 1.0)
+    if asked.odds:
+        known = arrival(curator, problem, model, model.spread(few)[: 2 if asked.two else 1])
+    slope = (1.0 + _SHORT * few * known[0]) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
+    expected = np.array([slope * known[1], offset] if asked.two else [slope * known[1]])
+    prior = np.diag(1.0 / model.spread(few * known[0])[: expected.size])
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
-    found = recalibrate(asked, expected, prior, length_steps(problem), asked.odds)
+    found = recalibrate(asked, expected, prior, length_steps(problem), asked.odds, known[2])
     w = model.w * found.point[0]
     if model.affine.intercept:
         moved = found.point[1] if asked.two else asked.rest + found.point[0] * (offset - asked.rest)
@@ -441,7 +496,12 @@ class Recalibrated:
 
 
 def recalibrate(
-    ask: Callable[[Floats, float, int], Answer], expected: Floats, prior: Floats, asks: int, odds: bool
+    ask: Callable[[Floats, float, int], Answer],
+    expected: Floats,
+    prior: Floats,
+    asks: int,
+    odds: bool,
+    unsure: float = 1.0,
 ) -> Recalibrated:
     r"""Return the slope (and offset) after Newton steps from what is ``expected``.
 
@@ -457,7 +517,11 @@ def recalibrate(
         answers.append(ask(point, center, number))
         found = _posterior(answers, expected, prior / wider)
         # What is farther from what was expected than noise could move it was not to be expected.
-        wider = max(wider, prior[0, 0] * (abs(found.point[0] - expected[0]) - _SURE * found.noise))
+        away, noise = prior[0, 0] * abs(found.point[0] - expected[0]), prior[0, 0] * found.noise
+        wider = max(wider, away - _SURE * noise)
+        denied = math.sqrt(max(away**2 - (_SURE * noise) ** 2, 0.0))
+        if max(unsure, denied) < 1.0:
+            found = _posterior(answers, expected, prior / max(unsure, denied))
         moved, far = found.point - point, 0.0
         if not odds:
             moved = np.clip(moved, -1.0, 1.0)
