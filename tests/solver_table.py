@@ -362,13 +362,13 @@ _SECOND = {**_LENGTH, ("second", Relation.ADD_REMOVE): 0.94, ("second", Relation
 CASES += [
     SolverCase(
         "auto",
-        lambda problem: Auto(3, _NARROW, 0.3, None, True),
+        lambda problem: Auto(3, _NARROW, 0.3, None),
         _problem("logistic", intercept=0.8, ridge=0.05),
         tight=_LENGTH,
     ),
     SolverCase(
         "auto-classes",
-        lambda problem: Auto(3, {}, 0.3, None, True),
+        lambda problem: Auto(3, {}, 0.3, None),
         _problem("multinomial", outputs=3, intercept=0.8, epsilon=1e4),
         # softmax residuals are no axis
         tight={
@@ -379,13 +379,13 @@ CASES += [
     ),
     SolverCase(
         "auto-metric",
-        lambda problem: Auto(3, {}, 0.3, None, True),
+        lambda problem: Auto(3, {}, 0.3, None),
         _problem("logistic", intercept=0.8, features=2, epsilon=1e4, ridge=0.05),
         tight=_SECOND,
     ),
     SolverCase(
         "auto-metric-replace-csr",
-        lambda problem: Auto(3, {"polish": Stage(1, 2, 0.2, 1.0)}, 0.3, None, True),
+        lambda problem: Auto(3, {"polish": Stage(1, 2, 0.2, 1.0)}, 0.3, None),
         _problem(
             "squared",
             "replace-one",
@@ -401,14 +401,14 @@ CASES += [
     ),
     SolverCase(
         "auto-dense-replace-csr",
-        lambda problem: Auto(3, {}, 0.3, None, False),
+        lambda problem: Auto(3, {}, 0.3, None),
         _problem("squared", "replace-one", features=20),
         data=csr_data,
         spends_all=False,  # the sizes of forty targets drown: there is no length to ask for
     ),
     SolverCase(
         "auto-counts",
-        lambda problem: Auto(3, {}, 0.3, None, True),
+        lambda problem: Auto(3, {}, 0.3, None),
         _problem("poisson", intercept=0.8, target_bound=7.0, ridge=0.05),
     ),
     SolverCase(
@@ -420,7 +420,7 @@ CASES += [
     ),
     SolverCase(
         "auto-huber-replace",
-        lambda problem: Auto(3, _NARROW, 0.3, None, True),
+        lambda problem: Auto(3, _NARROW, 0.3, None),
         _problem("huber", "replace-one", intercept=0.8, target_bound=3.0, epsilon=1e4, population=400),
         # The residual of a Huber loss is at most 1, of targets up to 3. The rows of this pair are hardly
         # clipped; tests/problems/test_affine.py has one that is as long as can be.

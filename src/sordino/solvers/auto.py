@@ -449,7 +449,6 @@ class Auto:
     stages: dict[str, Stage]
     clip: float
     step: float | None
-    center: bool
     screens: bool = False
     opens: bool = False
 
@@ -470,7 +469,7 @@ class Auto:
         steps = 1 if screens else options.max_iter or usual
         clip = options.clip_norm or (UNCLIPPED if plain else CLIP)
         opens = options.clip_norm is None and not plain
-        return cls(steps, stages, clip, options.step_size, bool(problem.intercept), screens, opens)
+        return cls(steps, stages, clip, options.step_size, screens, opens)
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""

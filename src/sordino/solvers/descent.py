@@ -516,7 +516,7 @@ class NoisyDescent:
     def _points(self, start: Floats, steps: int) -> Iterator[Floats]:
         w, velocity, earlier, curvature = start, np.zeros_like(start), None, 0.0
         for t in range(steps):
-            ahead = _ahead(w, velocity, self.momentum)
+            ahead = w + self.momentum * velocity
             g = self.gradient(ahead)
             if self.penalty is not None:
                 g = g + self.penalty(ahead)
@@ -526,7 +526,8 @@ class NoisyDescent:
             safe = FIRST_STEP * 2.0 ** min(t, 1000) if self.metric is None else self.metric.longest
             h = min(self.step, safe, 1.0 / curvature if curvature > 0 else math.inf)
             self.taken.append(h)
-            w, velocity = _move(w, velocity, g if self.metric is None else self.metric(g), self.momentum, h)
+            velocity = self.momentum * velocity - h * (g if self.metric is None else self.metric(g))
+            w = w + velocity
             yield w
 
     def _curvature(self, later: tuple[Floats, Floats], earlier: tuple[Floats, Floats], step: float) -> float:
@@ -561,19 +562,6 @@ class NoisyDescent:
         left = len(self.taken) - np.arange(len(self.taken))
         total = float((np.array(self.taken) * (1 - self.momentum**left)).sum() / (1 - self.momentum))
         return total if self.metric is None else 0.75 * total * self.metric.own
-
-
-@compile_with_cache()
-def _ahead(w: Floats, velocity: Floats, momentum: float) -> Floats:
-    """Return the point that the velocity leads to."""
-    return w + momentum * velocity
-
-
-@compile_with_cache()
-def _move(w: Floats, velocity: Floats, g: Floats, momentum: float, step: float) -> tuple[Floats, Floats]:
-    """Return the next point and the next velocity."""
-    faster = momentum * velocity - step * g
-    return w + faster, faster
 
 
 @compile_with_cache(fastmath={"reassoc", "contract", "nsz"})

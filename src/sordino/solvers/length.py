@@ -238,21 +238,18 @@ class Descended:
         return self.legs[-1].descent.noise.coordinates
 
 
-def arrival(
-    curator: Curator, problem: Problem, model: Descended, usual: Floats
-) -> tuple[float, float, float]:
-    """Return what is doubted of the descent on log odds, which slope it lacks, and what that leaves unsure.
+def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float, float]:
+    """Return what is doubted of slope and offset that a descent on log odds found, and the part of its noise.
 
-    A descent that no clip misled and that arrived has the right slope and offset, but for its noise. What it
-    had left of the way follows from its steps and the released moments; what noise makes up of the margins is
-    too much in their slope. All is a part of 1, the last of the ``usual`` deviations of slope and offset.
+    A descent that no clip misled and that arrived has both right, but for its noise. What it had left of the
+    way follows from its steps and the released moments. The second number is of the squares of margins.
 
     **Privacy.** Post-processing of released and public numbers.
     """
     descent, moments, constant = model.legs[-1].descent, model.moments, model.affine.intercept
     metric = descent.metric
     if metric is None or moments is None or len(model.legs) > 1:
-        return 1.0, 1.0, 1.0
+        return 1.0, 0.0
     w, odds = np.atleast_2d(model.w), np.reshape(model.offset, (-1, 1))
     along = np.where(np.arange(w.shape[1]) < model.affine.scale.size, w, 0.0) @ metric.axes.T
     squares = metric.sizes * np.square(along)
@@ -264,17 +261,13 @@ def arrival(
         shares, largest = sigmoid(odds / flat), float(sigmoid(np.abs(odds) + length)[0, 0])
     lost = max(1.0 - model.gradient.clip / (largest * math.hypot(1.0, constant)), 0.0)
     bends = (1.0 - lost) * metric.rates * shares * (1.0 - shares) / flat**3 * metric.expected
-    noise, start = descent.spread(bends, np.zeros_like(along)), descent.spread(bends, np.ones_like(along))
-    left = np.minimum(np.sqrt(np.maximum(np.square(start) - np.square(noise), 0.0)), _LEFT)
-    noise, whole = metric.rates * noise, max(float(squares.sum()), NOTHING)
-    short = float((squares * left / (1.0 - left)).sum()) / whole
-    chance = float((metric.sizes * np.square(noise)).sum()) / whole
+    noise, start = (np.square(descent.spread(bends, np.full_like(along, before))) for before in (0.0, 1.0))
+    left, whole = np.clip(np.sqrt(np.maximum(start - noise, 0.0)), 0.0, _LEFT), max(squares.sum(), NOTHING)
+    chance = float((metric.sizes * np.square(metric.rates) * noise).sum() / whole)
     unseen = _SURE * noise_std(curator, "sizes") / problem.population  # rows that counts may not show
     longer = moments.stretch - 1.0 + unseen * max(model.affine.longest(problem.data_norm) - 1.0, 0.0)
-    doubt = min(1.0, _LOST * lost + longer + short + chance)
-    slope = math.sqrt(float(np.square(metric.sizes * along * noise).sum())) / whole
-    errors = np.array([slope, constant * metric.columns(noise)[0, -1]])[: usual.size] / usual
-    return doubt, 1.0 - (1.0 - doubt) * chance, min(1.0, math.hypot(doubt, float(errors.max())))
+    short = float((squares * left / (1.0 - left)).sum() / whole)
+    return min(1.0, _LOST * lost + longer + short + chance), chance
 
 
 def length_share(problem: Problem, coefficients: int) -> float:
@@ -327,15 +320,18 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
     pairs = problem.outputs == 1 and has_odds(problem.loss)
     few = min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12)) if pairs else 0.0
-    asked, known = MarginQuestion.of(curator, problem, model, offset), (1.0, 1.0, 1.0)
-    if asked.odds:
-        known = arrival(curator, problem, model, model.spread(few)[: 2 if asked.two else 1])
-    slope = (1.0 + _SHORT * few * known[0]) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
-    expected = np.array([slope * known[1], offset] if asked.two else [slope * known[1]])
-    prior = np.diag(1.0 / model.spread(few * known[0])[: expected.size])
+    asked = MarginQuestion.of(curator, problem, model, offset)
+    doubt, chance = arrival(curator, problem, model) if asked.odds else (1.0, 0.0)
+    few *= doubt
+    slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
+    slope *= 1.0 - (1.0 - doubt) * chance
+    expected = np.array([slope, offset] if asked.two else [slope])
+    prior = np.diag(1.0 / model.spread(few)[: expected.size])
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
-    found = recalibrate(asked, expected, prior, length_steps(problem), asked.odds, known[2])
+    found = recalibrate(
+        asked, expected, prior, length_steps(problem), asked.odds, math.hypot(doubt, math.sqrt(chance))
+    )
     w = model.w * found.point[0]
     if model.affine.intercept:
         moved = found.point[1] if asked.two else asked.rest + found.point[0] * (offset - asked.rest)
@@ -507,21 +503,21 @@ def recalibrate(
 
     ``ask`` releases gradient and curvature at a point. The point is the mean of its posterior under a normal
     law around ``expected`` with the root ``prior`` of its precision, and normal noise: where nothing can be
-    learned, ``expected`` is the answer. Steps that make ``odds`` longer go farther; their offset is expected
-    to move with the slope as the curvature says that it must for the same shares of the classes.
+    learned, ``expected`` is the answer. While answers do not deny it, only this part of the law is ``unsure``.
+    Steps that make ``odds`` longer go farther; their offset is expected to move with the slope as the
+    curvature says that it must for the same shares of the classes.
 
     **Privacy.** Post-processing of what ``ask`` released.
     """
-    point, prior, answers, wider, center, short = expected, prior.copy(), [], 1.0, 0.0, True
+    point, prior, answers, wider, center, short = expected, prior.copy(), [], unsure, 0.0, True
     for number in range(asks):
         answers.append(ask(point, center, number))
-        found = _posterior(answers, expected, prior / wider)
+        found = _posterior(answers, expected, prior / max(wider, 1.0))
         # What is farther from what was expected than noise could move it was not to be expected.
-        away, noise = prior[0, 0] * abs(found.point[0] - expected[0]), prior[0, 0] * found.noise
-        wider = max(wider, away - _SURE * noise)
-        denied = math.sqrt(max(away**2 - (_SURE * noise) ** 2, 0.0))
-        if max(unsure, denied) < 1.0:
-            found = _posterior(answers, expected, prior / max(unsure, denied))
+        away, noise = prior[0, 0] * (found.point[0] - expected[0]), prior[0, 0] * _SURE * found.noise
+        wider = max(wider, math.sqrt(max(away**2 - noise**2, 0.0)))
+        if wider < 1.0:
+            found = _posterior(answers, expected, prior / wider)
         moved, far = found.point - point, 0.0
         if not odds:
             moved = np.clip(moved, -1.0, 1.0)
