@@ -526,7 +526,8 @@ class NoisyDescent:
             safe = FIRST_STEP * 2.0 ** min(t, 1000) if self.metric is None else self.metric.longest
             h = min(self.step, safe, 1.0 / curvature if curvature > 0 else math.inf)
             self.taken.append(h)
-            velocity = self.momentum * velocity - h * (g if self.metric is None else self.metric(g))
+            velocity *= self.momentum
+            velocity -= h * (g if self.metric is None else self.metric(g))
             w = w + velocity
             yield w
 

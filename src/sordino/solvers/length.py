@@ -178,7 +178,7 @@ _SHORTER = 0.5
 _NEAREST = 0.1
 # A narrow question finds a slope that is off by about so much where the model is not true.
 _UNTRUE = 0.3
-_SURE = 3.0
+_SURE, _DENIED = 3.0, 4.0
 # A clip counts as a doubt by so much of what it takes of the largest gradients; a descent has at most this
 # part of its way left, by bends at so much of its final length (chosen on six made-up designs of 1 to 30
 # columns, steep and flipped ones among them; judged on ten others).
@@ -503,7 +503,7 @@ def recalibrate(
 
     ``ask`` releases gradient and curvature at a point. The point is the mean of its posterior under a normal
     law around ``expected`` with the root ``prior`` of its precision, and normal noise: where nothing can be
-    learned, ``expected`` is the answer. While answers do not deny it, only this part of the law is ``unsure``.
+    learned, ``expected`` is the answer. While answers do not deny it, this part of the law is ``unsure``.
     Steps that make ``odds`` longer go farther; their offset is expected to move with the slope as the
     curvature says that it must for the same shares of the classes.
 
@@ -514,8 +514,8 @@ def recalibrate(
         answers.append(ask(point, center, number))
         found = _posterior(answers, expected, prior / max(wider, 1.0))
         # What is farther from what was expected than noise could move it was not to be expected.
-        away, noise = prior[0, 0] * (found.point[0] - expected[0]), prior[0, 0] * _SURE * found.noise
-        wider = max(wider, math.sqrt(max(away**2 - noise**2, 0.0)))
+        away, noise = prior[0, 0] * (found.point[0] - expected[0]), prior[0, 0] * _DENIED * found.noise
+        wider = max(wider if wider > 1.0 else unsure, math.sqrt(max(away**2 - noise**2, 0.0)))
         if wider < 1.0:
             found = _posterior(answers, expected, prior / wider)
         moved, far = found.point - point, 0.0
