@@ -413,7 +413,7 @@ CASES += [
     ),
     SolverCase(
         "auto-quantile",
-        lambda problem: Auto(3, {}, 0.3, None, True),
+        lambda problem: Auto(3, {}, 0.3, None),
         _problem("quantile", intercept=0.8, target_bound=3.0, epsilon=1e4, population=400),
         # No clip bites here, and the tried rows are a little shorter than can be.
         tight={**_SECOND, **{("ranks", relation): 0.95 for relation in Relation}},
