@@ -1,6 +1,7 @@
 """Linear models behave: calibrated, never far below the constant, centred, with a noise that is true."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -254,3 +255,52 @@ def test_columns_with_next_to_nothing_in_them_are_not_kept_for_their_noise(epsil
                 epsilon, 1e-5, n_nonzero_coefs=3, data_norm=1.1, target_bound=6.0
             ).fit(X[:1500], y[:1500])
         assert model.score(X[1500:], y[1500:]) > 0.7  # 0 where weights alone decide
+
+
+def _slopes_of_one_column(n, epsilon, bound, seeds, columns=1):
+    """Return by how much slopes miss least squares: y = 2 x + noise, |x| at most 1."""
+    missed = []
+    for seed in seeds:
+        public = np.random.default_rng([seed, n])
+        X = public.uniform(-1, 1, (n, columns))
+        y = 2 * X[:, 0] + 0.5 * public.normal(size=n)
+        plain = np.linalg.lstsq(np.c_[X, np.ones(n)], y, rcond=None)[0][:-1]
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(epsilon, 1e-6, data_norm=columns**0.5, target_bound=bound).fit(X, y)
+        missed.append(np.abs(model.coef_ - plain).max())
+    return np.array(missed)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "bound", "sizes"), [(1.0, 6.0, (2_000, 8_000, 32_000)), (0.3, 60.0, (10_000, 100_000))]
+)
+def test_a_slope_gets_better_with_more_records(epsilon, bound, sizes):
+    errors = [np.sqrt(np.mean(_slopes_of_one_column(n, epsilon, bound, range(10)) ** 2)) for n in sizes]
+    assert all(later < 0.75 * sooner for sooner, later in pairwise(errors)), errors
+    assert errors[-1] < 0.008  # .012 at bound 6 and .016 at bound 60, where errors grew from 3,000 records on
+
+
+def test_no_noise_of_a_far_shell_is_taken_for_a_slope_under_wide_bounds():
+    missed = _slopes_of_one_column(4_000, 1.0, 600.0, range(80))
+    assert missed.max() < 0.2  # 1.1 and .9 in two of 150 fits
+    assert _slopes_of_one_column(5_000, 1.0, 600.0, range(40), columns=5).max() < 0.25
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(20_000, 1.0), (40_000, 1.0), (5_000, 8.0)])
+def test_a_flag_that_a_few_hundredths_of_targets_follow_is_found_by_sums(n, epsilon):
+    found = []
+    for seed in range(8):
+        public = np.random.default_rng([seed, n])
+        X = (public.random((n, 1)) < 0.1) * 1.0
+        y = 20.0 * X[:, 0] * (public.random(n) < 0.05)
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(epsilon, 1e-6, data_norm=1.0, target_bound=20.0).fit(X, y)
+        found.append(model.coef_[0] / np.polyfit(X[:, 0], y, 1)[0])
+    assert np.sqrt(np.mean(np.square(np.array(found) - 1.0))) < 0.4  # .9 where counts alone showed targets
+
+
+def test_one_target_without_noise_is_that_constant():
+    X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    for value in (0.0, 5.0):
+        model = LinearRegression(np.inf, data_norm=2.0, target_bound=10.0).fit(X, np.full(500, value))
+        assert model.predict(X) == pytest.approx(value, abs=1e-6)

@@ -27,6 +27,7 @@ from sordino.solvers.correction import (
     is_few,
     locate,
     skewed_unit,
+    sum_up,
     weight_noise,
 )
 from sordino.solvers.dense import Gd
@@ -389,6 +390,8 @@ STEPS_CLEAR, SIGNAL_CLEAR = 24, 150.0
 # Log odds of columns that resemble each other need more steps, and noise so small hides nothing that they
 # find: more by the cube root of this number of records times epsilon for a coefficient, up to a factor.
 SIGNAL_FARTHER, FARTHER = 5000.0, 4.0
+# Fewer steps are not shared between sums and a mean.
+LEAST_SUMS = 4
 # Without noise nothing is clipped.
 STEPS_PLAIN, UNCLIPPED = 100, 1e6
 # Fewer records times epsilon need larger shares for centre and size of the targets, up to those given here.
@@ -592,6 +595,16 @@ class Auto:
     ) -> NoisyCoefficients:
         """Return the model of no columns: the mean or quantile of targets, or the shares of the classes."""
         w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
+        means = problem.loss.name == "squared" and quantile is None and self.steps >= LEAST_SUMS
+        if means and "whole" in curator.plan.releases and not self.stages:
+            affine, stretch = self._map_columns(curator, problem)
+            moments = second_moments(curator, problem, affine, stretch)
+            last = None if moments is None else sum_up(curator, problem, affine, moments)
+            if last is not None and last.added is not None:
+                unit = affine.scale * problem.target_bound
+                value = affine.coefficients(last.w, problem.intercept) * problem.target_bound
+                around = Around.of(problem, affine, moments, last.added * unit[:, None])
+                return NoisyCoefficients(value, last.noise * unit, around=around)
         if quantile is not None:
             flat = Affine(np.zeros(problem.features), np.ones(problem.features), 1.0)
             whole = Whole(curator, problem, flat, targets)

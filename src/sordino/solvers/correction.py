@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from sordino.kernel import Curator, SymmetricGaussian
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Floats, public_norm
 from sordino.problems.affine import (
     FAR,
     NEAR,
@@ -68,7 +68,8 @@ _COUNTS_BIAS = (0.5, 0.25)
 # gradients does not. Chosen among 1 to 16 on twelve made-up designs, judged on others.
 _FARTHER = 3.0
 # A column of a shell of long rows is seen beyond so many deviations of noise. Of gradients one in so many
-# such numbers may be noise, and the noise of those that are clipped may cost so much of the spread.
+# such numbers may be noise, fewer where it costs more than the third number, in squares of the spread, which
+# the noise of those that are clipped may cost, or as many columns have by chance.
 _SEEN, _FALSE, _CHEAP = 3.3, 10.0, 1e-3
 # Long rows with gradients of a size bend an axis by so much of what they would if all were alike.
 _ALIKE = 0.5
@@ -93,6 +94,12 @@ _SKEW, _CLEAR = 0.4, 0.1
 # The noise of a mean of counts is at least so much of their bound, and puts it below zero by at most
 # so many times itself.
 _LEAST, _FARTHEST = 1e-4, 5.0
+# Means without noise are weighed as if they had so much of the bound.
+_EXACT = 1e-9
+# So much of a sum along an axis is no noise, or the constant is all that is asked.
+_STANDING = 0.3
+# A clip of whole gradients leaves this share of the squares of targets that counts show.
+_SQUARES = 0.5
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
 # itself, says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise. After steps on a whole
@@ -330,15 +337,24 @@ class Whole:
         answer = self.curator.release("whole", (point, affine, None, unit))
         return np.asarray(answer) * own, noise_std(self.curator, "whole") * own
 
-    def mean(self, w: Floats, width: float, times: int) -> tuple[float, float]:
+    def mean(self, w: Floats, width: float, times: int, name: str = "offset") -> tuple[float, float]:
         """Return the mean residual, clipped to ``width``, and its noise, in units of the targets."""
         affine = self.affine(FLAT / self.longest, 1.0)
-        unit = width * (1.0 + 2.0**-20)
+        unit = width * (1.0 + 2.0**-20) / self.curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
         point = self.point(w, affine, FLAT / self.longest, unit)
         last = np.arange(w.size) == w.size - 1
         own = unit / self.targets.size / self.problem.population
-        answers = [self.curator.release("offset", (point, affine, last, unit)) for _ in range(times)]
-        return float(np.mean(answers)) * own, noise_std(self.curator, "offset") * own / math.sqrt(times)
+        answers = [self.curator.release(name, (point, affine, last, unit)) for _ in range(times)]
+        return float(np.mean(answers)) * own, noise_std(self.curator, name) * own / math.sqrt(times)
+
+    def repeat(self, w: Floats, name: str, times: int) -> tuple[Floats, float]:
+        """Return the mean gradient at the declared bounds by so many answers, and its noise."""
+        clip: float = self.curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
+        affine, unit = self.map, self.most / clip
+        point = self.point(w, affine, 1.0 / self.longest, unit)
+        answers = [self.curator.release(name, (point, affine, None, unit)) for _ in range(times)]
+        noise = noise_std(self.curator, name) / math.sqrt(times)
+        return self.largest / clip * np.mean(answers, axis=0), self.largest / clip * noise
 
 
 def _beyond(bulk: Floats, whole: Floats, noise: float) -> Floats:
@@ -375,7 +391,11 @@ class Slopes:
         noise = whole.largest * noise_std(whole.curator, "whole") / (NEAR * math.sqrt(asks))
         cost = bowl.height(np.zeros(len(bowl.matrix)), noise)[1] * 0.25 ** np.arange(SHELLS)
         cost /= (whole.targets.spread / whole.targets.size) ** 2
-        cheap = cost < _CHEAP
+        cheap = cost < min(_CHEAP, len(bowl.matrix) / whole.problem.population)
+        shares, sizes = (values[:-1] for values in whole.targets.far)  # the last are not seen
+        squares = np.square(np.minimum.outer(sizes, sizes)) @ shares
+        wide = float(sizes[squares >= _SQUARES * squares.max(initial=0.0)].min(initial=whole.widest))
+        least = max(least, wide / whole.widest if shares.any() else 0.0)
         cut = min(int(np.argmax(np.append(cheap, True))), max(math.floor(-math.log2(least)), 0))
         return cls(whole, bowl, cut, float(cost[0]))
 
@@ -393,13 +413,19 @@ class Slopes:
         noise = noise_std(whole.curator, "whole") * np.sqrt(np.square(kept).sum(axis=0))
         return [a + b for a, b in zip(found, steep, strict=True)], noise
 
+    def repeat(self, w: Floats, asks: int) -> tuple[Floats, Floats]:
+        """Return the mean of so many answers at a point, and its noise."""
+        found, noise = [self(w) for _ in range(asks)][-1]
+        return np.mean(found, axis=0), noise / math.sqrt(asks)
+
     @property
     def kept(self) -> Floats:
         """How much is believed of each column of a shell, by all answers together."""
         noise = noise_std(self.whole.curator, "whole") ** 2 / len(self.answers)
-        least = 2.0 * math.log(_FALSE * SHELLS * self.bowl.features) * noise
+        dear = 1.0 + self.cost / _CHEAP * 0.25 ** np.arange(self.cut + 1)[:, None]
+        least = 2.0 * np.log(_FALSE * SHELLS * self.bowl.features * dear) * noise
         seen = np.square(np.mean(self.answers, axis=0))
-        kept = np.maximum(1.0 - (least / np.maximum(seen, NOTHING)) ** 2, 0.0)
+        kept = np.maximum(1.0 - (least / np.maximum(seen, NOTHING)) ** 4, 0.0)
         kept[self.cut :] = 1.0
         return np.asarray(kept)
 
@@ -515,23 +541,54 @@ def locate(curator: Curator, problem: Problem) -> TargetUnit:
     return target_unit(curator, problem, *(found or ()))
 
 
+def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments) -> Corrected | None:
+    """Return the model by sums at the declared bounds, of targets that counts do not show; or None.
+
+    Among so many zeros that the others drown in counts, sums show what a column tells of them. None where
+    nothing of that stands out of noise either, and the constant is the model.
+
+    **Privacy.** Post-processing of the releases ``"long"``, ``"whole"``, ``"gradient"``, ``"offset"``.
+    """
+    start, asks = mean_target(curator, problem, "offset", 1)[0], curator.plan.releases["whole"].times
+    whole = Whole(curator, problem, affine, TargetUnit(start, problem.target_bound, False))
+    w, bowl = constant_weights(problem, affine, whole.targets) / whole.units, whole.bowl(moments)
+    seen, noise = Slopes(whole, bowl, 0, 0.0).repeat(w, asks)
+    quarter = curator.plan.releases["gradient"].times // 4
+    for times in (quarter, 2 * quarter):
+        more, own = whole.repeat(w * whole.units, "gradient", times)
+        share = np.square(noise) / (np.square(noise) + np.square(own))
+        seen, noise = share * more + (1.0 - share) * seen, np.sqrt(share) * own
+        step = bowl.believe(w, seen, noise)
+        if not (step.kept > _STANDING).any():
+            return None
+    out, left = step.w * whole.units, _left(curator, ("gradient", "offset"))
+    means, noises = np.array([whole.mean(out, whole.widest, asks, name) for name, asks in left.items()]).T
+    out[-1] -= np.average(means, weights=noises**-2.0) / affine.intercept
+    return Corrected(out, 0.0, False, None, step.axes * step.added)
+
+
 def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) -> tuple[float, float]:
     """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
     All that is left of the releases ``names`` is asked for it. A mean of counts is what is expected of it, by
     its noise, where none is below zero: rates near zero would cost far more.
     """
-    planned = {name: release.times for name, release in curator.plan.releases.items() if name in names}
-    left = {name: times - curator.used.get(name, 0) for name, times in planned.items()}
-    found = [mean_target(curator, problem, name, asks) for name, asks in left.items()]
-    sure = np.array([max(noise, NOTHING) ** -2.0 for _, noise in found])
-    mean, noise = float(np.average([mean for mean, _ in found], weights=sure)), float(sure.sum() ** -0.5)
+    found = [mean_target(curator, problem, name, asks) for name, asks in _left(curator, names).items()]
+    means, noises = np.array(found).T
+    sure = np.maximum(noises / problem.target_bound, _EXACT) ** -2.0
+    mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
     if problem.loss.targets != "counts":
         return mean, noise
     least = max(noise, _LEAST * problem.target_bound)
     far = max(mean / least, -_FARTHEST)
     above = far + math.exp(-0.5 * far * far - log_ndtr(far)) / math.sqrt(2.0 * math.pi)
     return math.log(min(least * above, problem.target_bound)), noise
+
+
+def _left(curator: Curator, names: Sequence[str]) -> dict[str, int]:
+    """Return how often those of these releases that were planned may still be asked."""
+    planned = {name: release.times for name, release in curator.plan.releases.items() if name in names}
+    return {name: times - curator.used.get(name, 0) for name, times in planned.items()}
 
 
 def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tuple[float, float]:

@@ -326,7 +326,10 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
     slope *= 1.0 - (1.0 - doubt) * chance
     expected = np.array([slope, offset] if asked.two else [slope])
-    prior = np.diag(1.0 / model.spread(few)[: expected.size])
+    spread = model.spread(few)[: expected.size]
+    if problem.loss.targets == "numbers" and "whole" in curator.plan.releases:
+        spread[0] *= math.sqrt(max(1.0 - slope, 1e-12))  # a descent with little noise has arrived
+    prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
     found = recalibrate(
