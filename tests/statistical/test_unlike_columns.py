@@ -55,7 +55,7 @@ def mixed_columns(n):
 def test_slopes_of_columns_in_six_units_and_their_stated_noise_are_true():
     X, y, slopes = mixed_columns(20_000)
     found, stated = [], []
-    for seed in range(10):
+    for seed in range(30):
         with seeded_noise_not_private(seed):
             model = LogisticRegression(1.0, 1e-6, data_norm=2050.0, classes=[0, 1]).fit(X, y)
         found.append(model.coef_.ravel())
@@ -63,7 +63,7 @@ def test_slopes_of_columns_in_six_units_and_their_stated_noise_are_true():
     np.testing.assert_allclose(np.mean(found, axis=0) / slopes, 1.0, atol=0.2)  # .07 to 1.03 before
     ratio = np.std(found, axis=0, ddof=1) / np.sqrt(np.square(stated).mean(axis=0))
     assert 0.6 < np.median(ratio) < 1.25
-    assert ratio.max() < 1.6  # of ten fits
+    assert ratio.max() < 1.6  # of thirty fits
 
 
 def test_counts_beside_money_do_not_go_astray_by_noise_of_the_offset():

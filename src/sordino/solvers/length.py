@@ -333,7 +333,12 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
     found = recalibrate(
-        asked, expected, prior, length_steps(problem), asked.odds, math.hypot(doubt, math.sqrt(chance))
+        asked,
+        expected,
+        prior,
+        length_steps(problem),
+        asked.odds,
+        min(math.hypot(doubt, math.sqrt(chance)), 1.0),
     )
     w = model.w * found.point[0]
     if model.affine.intercept:
@@ -341,7 +346,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
         w[..., -1] = moved / model.affine.intercept
     widened = problem.loss.targets == "numbers" and asked.own.narrow != 1.0  # than in the descent
     bend = found.curvature[1, 1] if asked.two and not widened else mean_bend(problem)
-    return Lengthened(w, float(found.point[0]), found.noise, min(max(float(bend), 0.0), 1.0))
+    noise = math.hypot(found.noise, doubt * (1.0 - doubt) / prior[0, 0])  # a doubt that no answer removed
+    return Lengthened(w, float(found.point[0]), noise, min(max(float(bend), 0.0), 1.0))
 
 
 def length_steps(problem: Problem) -> int:
