@@ -575,7 +575,8 @@ class Auto:
             last, _ = rank_steps(Whole(curator, left, affine, model.targets), quantile, last, model.moments)
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
-        noise = weight_noise(model, found, last) * affine.scale * unit
+        left_out = np.where(last.w == 0.0, found.w, 0.0)[..., : left.features]  # is unsure by its size
+        noise = np.hypot(weight_noise(model, found, last), left_out) * affine.scale * unit
         longer = coefficients[..., : left.features] * last.slope
         noise = np.hypot(noise, longer)
         factor = noise_factor(model.legs, found.bend, last.after)
