@@ -179,7 +179,8 @@ class RankQuantiles:
             [(g.borders < m - FAR * u).mean(), (g.borders > m + FAR * u).mean()]
             for g, (m, u) in zip(near, both)
         ]
-        below, above = 2.0 + np.log1p(OUTSIDE * np.max(far, axis=0))
+        sure = 2.0 if self.bounds is not None else 4.0  # without bounds an answer outside may be anywhere
+        below, above = sure + np.log1p(OUTSIDE * np.max(far, axis=0))
         return middle, near, (below, above)
 
     def _read(
