@@ -254,6 +254,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.page:
         PAGE.write_text(twins_page(page(PAGE.read_text("utf-8"))), "utf-8")
         ROWS.write_text(rows_page(), "utf-8")
+    if chosen.keep or chosen.page:
         return 0
     warnings.simplefilter("ignore")
     if chosen.twins:
