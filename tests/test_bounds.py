@@ -8,7 +8,7 @@ from scipy import sparse
 
 import sordino
 from sordino import checks as bounds
-from sordino.errors import UndeclaredBoundWarning
+from sordino.errors import FitWarning, UndeclaredBoundWarning
 
 PUBLIC = np.random.default_rng(0)
 X = PUBLIC.normal(size=(300, 4)) * PUBLIC.choice([0.1, 5.0], size=(300, 1))
@@ -76,6 +76,7 @@ def test_a_bound_nobody_declared_is_said_once_with_the_remedy(estimator, unsaid)
         warnings.simplefilter("always")
         estimator().fit(X, Y)
         estimator().fit(X, Y)
+    caught = [w for w in caught if w.category is not FitWarning]  # of so few records the noise is large
     texts = [str(w.message) for w in caught]
     assert [w.category for w in caught] == [UndeclaredBoundWarning] * len(names)
     assert {w.filename for w in caught} == {__file__}

@@ -535,7 +535,8 @@ class Auto:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
-        quantile, problem = getattr(problem.loss, "quantile", None), with_squares(problem)
+        quantile = getattr(problem.loss, "quantile", None)
+        problem = problem if quantile is None else with_squares(problem)
         targets = locate(curator, problem)
         if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
             yield self._constant(curator, problem, targets, quantile)

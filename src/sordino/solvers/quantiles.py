@@ -11,7 +11,7 @@ import numpy as np
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine, AffineGradient
-from sordino.problems.losses import LOSSES, QuantileLoss
+from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts, sure
 from sordino.solvers.base import noise_std
@@ -53,7 +53,7 @@ def rank_queries(problem: Problem) -> dict[str, tuple[Any, int, float]]:
 
 def with_squares(problem: Problem) -> Problem:
     """Return the problem that a model of quantiles starts from: that of least squares."""
-    return replace(problem, loss=LOSSES["squared"]) if isinstance(problem.loss, QuantileLoss) else problem
+    return replace(problem, loss=LOSSES["squared"])
 
 
 @dataclass(frozen=True, eq=False)
