@@ -327,8 +327,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     slope *= 1.0 - (1.0 - doubt) * chance
     expected = np.array([slope, offset] if asked.two else [slope])
     spread = model.spread(few)[: expected.size]
-    if problem.loss.targets == "numbers" and "whole" in curator.plan.releases and not problem.lines:
-        spread[0] *= math.sqrt(max(1.0 - slope, 1e-12))  # little noise: it arrived, but for columns of tables
+    if problem.loss.targets == "numbers" and "whole" in curator.plan.releases:
+        spread[0] *= math.sqrt(max(1.0 - slope, 0.06 if problem.lines else 1e-12))  # it arrived, or nearly
     prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
