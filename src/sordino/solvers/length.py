@@ -183,6 +183,9 @@ _SURE, _DENIED = 3.0, 4.0
 # part of its way left, by bends at so much of its final length (chosen on six made-up designs of 1 to 30
 # columns, steep and flipped ones among them; judged on ten others).
 _LOST, _LEFT, _ON_THE_WAY = 0.25, 0.99, math.sqrt(0.5)
+# A descent on numbers with little noise has arrived, up to rounding; on columns of a table it may lack this
+# much of its squared length (chosen on two tests: a column that fills 1 % of its bounds, weights).
+_NEARLY, _ARRIVED = 0.06, 1e-12
 # The least slope, in standard deviations of what is known of it.
 _LEAST = 0.1
 
@@ -328,7 +331,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     expected = np.array([slope, offset] if asked.two else [slope])
     spread = model.spread(few)[: expected.size]
     if problem.loss.targets == "numbers" and "whole" in curator.plan.releases:
-        spread[0] *= math.sqrt(max(1.0 - slope, 0.06 if problem.lines else 1e-12))  # it arrived, or nearly
+        spread[0] *= math.sqrt(max(1.0 - slope, _NEARLY if problem.lines else _ARRIVED))
     prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
