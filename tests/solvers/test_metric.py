@@ -107,3 +107,12 @@ def test_second_moments_are_asked_of_few_columns_and_many_records_only():
     counts = Problem(LOSSES["poisson"], 4000, 20, Relation.ADD_REMOVE, 1.0, 1e-5)
     short = Problem(LOSSES["logistic"], 300, 20, Relation.ADD_REMOVE, math.inf, 1e-5)
     assert [has_metric(p) for p in (few, hinge, wide, counts, short)] == [True, True, False, False, False]
+
+
+def test_columns_are_told_apart_by_their_moments_as_far_as_noise_allows():
+    public = np.random.default_rng(6)
+    alike = np.diag(0.05 + 0.05 * public.normal(size=40))
+    assert np.ptp(Moments(alike, unsure=1.0, noise=0.05).deviations) < 0.15  # up to .4 by noise alone
+    apart = np.diag(np.repeat([0.0, 0.25], 20))
+    found = Moments(apart, unsure=0.01, noise=0.003).deviations
+    np.testing.assert_allclose(found, np.repeat([0.0, 0.5], 20), atol=0.02)

@@ -114,6 +114,9 @@ PEAK = 0.5
 UNCLIPPED, OF_UNIT = 0.1, 0.25
 # The means of columns have to stand out like the largest of so many at least: three deviations.
 _SURELY = 100
+# The middle distance of so many means, or more, tells whether they differ: if its square exceeds that of noise
+# by this part over the root of their number (2.5 deviations of it).
+_TOGETHER, _CHANCE = 16, 6.0
 # Targets that counts do not show are expected so many times as far out as the farthest that they show.
 BEYOND = 2.0
 
@@ -243,11 +246,15 @@ def column_means(values: Floats, noise: float, count: int) -> Floats:
     """Return noisy means of columns, shrunk towards their median as far as that stands out of its own noise.
 
     Means that drown one by one can be seen together: intensities, counts or grades are all positive. Noise
-    that moves rows without entries from zero would make them the typical ones.
+    that moves rows without entries from zero would make them the typical ones. Where the middle half of the
+    means differs by more than noise, all keep what James and Stein's shrinkage leaves of their distance.
     """
-    median = np.median(values)
-    middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), 1)[0]
-    return middle + shrunk(values - middle, noise, count)
+    root = math.sqrt(values.size)
+    away = values - (middle := shrunk(np.array([np.median(values)]), 1.2533 * noise / root, 1)[0])
+    own, square = shrunk(away, noise, count), (1.4826 * float(np.median(np.abs(away)))) ** 2
+    if values.size >= _TOGETHER and square > (least := (1.0 + _CHANCE / root) * noise**2):
+        own = np.where(np.abs(own) > (kept := 1.0 - least / square) * np.abs(away), own, kept * away)
+    return middle + own
 
 
 def top_mask(w: Floats, count: int, kept: int) -> Bools:
@@ -369,8 +376,14 @@ class Moments:
 
     @property
     def deviations(self) -> Floats:
-        """How far the margin moves with each weight: what no row has grows with noise, and says nothing."""
-        return np.sqrt(np.maximum(np.diag(self.matrix), 0.0))
+        """How far the margin moves with each weight, as far as released moments tell columns apart.
+
+        Where noise hides that all moments count as alike: single ones would choose columns by chance.
+        """
+        own = np.diag(self.matrix)
+        away = own - own.mean()
+        told = 1.0 - self.noise**2 / max(float(np.square(away).mean()), NOTHING)
+        return np.sqrt(np.maximum(own.mean() + max(told, 0.0) * away, 0.0))
 
     def narrow(self, kept: Bools) -> Moments:
         """Return the moments of some coordinates."""
