@@ -149,6 +149,12 @@ def test_on_other_rows_of_the_set_number_and_ratio_have_to_hold():
     assert judged(like, one, sound=Cell((0.4,)), plain=Cell((0.39,))).kind == MISSED
 
 
+def test_a_ratio_to_a_private_model_is_not_called_one_to_no_privacy():
+    stand_in, one = table(likeness="stand-in"), row(0.3, plain=0.2)
+    said = judged(stand_in, one, sound=Cell((9.0,)), default=Cell((5.0,)), plain=Cell((6.0,)))
+    assert said.words == "the method reaches 1.8 times our best model, a private one, for 1.5 printed"
+
+
 def test_a_row_may_be_of_another_set_than_its_table():
     like, one = table(likeness="like"), row(0.3, plain=0.2)
     cells = {"sound": Cell((0.2,)), "plain": Cell((0.1,))}
@@ -222,8 +228,8 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
     ]
     made = list(zip((one, other), cells))
     assert str(verdict(drawn, one, made)) == (
-        "by the printed noise only: here the order is b 0.2, a 0.4; the printed schedule with the printed "
-        "noise shows it: a 0.1 (certified: 9), b 0.3 (certified: 0.1); our default reaches 0.15"
+        "by the printed noise only: here the order is b 0.2, a 0.4; paper mode shows it: "
+        "a 0.1 (certified: 9), b 0.3 (certified: 0.1); our default reaches 0.15"
     )
     claimed = [{**c, "paper": Cell(p.values, {"add-remove": 0.5})} for c, p in zip(cells, printed)]
     assert verdict(drawn, one, list(zip((one, other), claimed))).kind == MISSED

@@ -167,7 +167,7 @@ class PrintedVrpca(Vrpca):
             for t in range(self.inner):
                 answer = curator.release("step", (basis - anchor, anchor, place.ball))
                 inner += 2 / (epoch * self.inner + t + 2) * (basis.T @ answer - inner)
-                basis = polar(basis + step / (epoch + 1) * answer)
+                basis = polar(basis + step * answer)
                 yield Products(place, problem).principal(inner, by_strength(basis, inner), std)
 
 

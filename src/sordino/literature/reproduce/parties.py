@@ -160,7 +160,7 @@ def _average_objectives(
         with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
             task = Task(solver, own, "Local Obj P", paper=noise)
             total += run(task, member, Ask(EPSILON, DELTA)).result
-    return _outcome(here, total / parties, which)
+    return {"value": here.judge(total / parties)[which]}
 
 
 def _paper(name: str, world: Callable[[], World], which: int) -> tables.Runs:
@@ -175,7 +175,7 @@ def _paper(name: str, world: Callable[[], World], which: int) -> tables.Runs:
         noise = noise_of(solver.plan(here.problem), ask)
         with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
             w = run(Task(solver, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
-        return {**_outcome(here, w, which), **found}
+        return {"value": here.judge(w)[which], **found}
 
     return tables.Runs(f"{name}/MPC Grad P/paper", once, _settings_of(which))
 
@@ -191,7 +191,7 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
         share = NoiseShare(Mode.INSIDE, 3, 1)
         place = SimulatedParties(here.members(3), share, here.whole) if joint else here.whole
         found = run(Task(solver, here.problem, name), place, Ask(EPSILON, delta)).result
-        return _outcome(here, found, which)
+        return {"value": here.judge(found)[which]}
 
     spread = math.sqrt(parties)
     outputs = partial(Outputs, CLIP, RIDGE, parties)
@@ -216,10 +216,6 @@ def _settings_of(which: int, steps: int = STEPS) -> dict[str, Any]:
 
 
 PURE = 1e-12  # calibration wants a delta; a pure event needs none of it
-
-
-def _outcome(world: World, w: Floats, which: int) -> tables.Outcome:
-    return {"value": world.judge(w)[which]}
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,8 @@ def _units(table: Table, row: Row, cells: Cells) -> list[tuple[float, float, str
     ours = reference(table, cells)
     if likeness == "same" or ours is None or not row.published_plain:
         return raw
-    return [*raw, (ours.mean, row.published_plain, " times the model without privacy")]
+    name = "the model without privacy" if ours is cells["plain"] else "our best model, a private one,"
+    return [*raw, (ours.mean, row.published_plain, f" times {name}")]
 
 
 def reference(table: Table, cells: Cells) -> Cell | None:
@@ -378,7 +379,7 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str,
         beyond = max(best, default=0.0) > row.epsilon  # noise of others that is too small helps them alone
         kind = (BY_PRINTED if beyond else MISSED) if shown else NOT_REPRODUCIBLE
         words = "shows it" if shown else "does not show it either"
-        said.append(f"the printed schedule with the printed noise {words}: {_ranking_words(table, printed)}")
+        said.append(f"paper mode {words}: {_ranking_words(table, printed)}")
     ours = _finite(beside[0][1]["default"])
     if (
         ours
