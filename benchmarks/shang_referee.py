@@ -36,7 +36,9 @@ def distance(found: np.ndarray, best: np.ndarray) -> float:
     return 1.0 - float(np.sum(np.square(found.T @ best))) / best.shape[1]
 
 
-def descend(values: np.ndarray, axes: np.ndarray, k: int, step: float, std: float, n: int, passes: int) -> Any:
+def descend(
+    values: np.ndarray, axes: np.ndarray, k: int, step: float, std: float, n: int, passes: int
+) -> Any:
     """Return the basis after so many passes of n steps with this noise each."""
     public, many = public_generator((k, passes)), n / PIECES
     grow = (axes * np.exp(step * many * values)) @ axes.T
