@@ -12,6 +12,7 @@ import benchmarks
 NOT_BENCHMARKS = {
     "machine",
     "laws",
+    "sparse_design",
     "behaviour_designs",
     "bars_linear",
     "bars_statistics",

@@ -28,8 +28,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.machine import describe
 from benchmarks.peers import breast_cancer, digits
+from benchmarks.sparse_design import make_sparse_classification
 from sordino import PCA, LinearRegression, LogisticRegression, SparseLogisticRegression
-from sordino.datasets import load, make_sparse_classification, unit_rows
+from sordino.datasets import load, unit_rows
 from sordino.errors import DataNotFoundError
 
 SAVED = Path(__file__).parent / "results" / "guard.json"

@@ -11,8 +11,8 @@ import tempfile
 import time
 
 from benchmarks.machine import describe
+from benchmarks.sparse_design import make_sparse_classification, open_sparse_classification
 from sordino import SparseLogisticRegression
-from sordino.datasets import make_sparse_classification, open_sparse_classification
 
 COLUMNS, NONZEROS, EPOCHS, BATCH = 20_000_000, 75, 5, 256
 

@@ -4,10 +4,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from benchmarks.sparse_design import make_sparse_classification, open_sparse_classification, strata
 from scipy import stats
 
-from sordino.datasets import make_sparse_classification, open_sparse_classification
-from sordino.datasets.synthetic import strata
 from sordino.errors import DataNotFoundError, InvalidInputError
 
 

@@ -115,7 +115,7 @@ def test_the_password_of_a_ledger_is_neither_printed_nor_pickled(made):
 
 def test_a_network_that_blew_up_says_so():
     x, y = (part.numpy() for part in blobs(60))
-    wild = NeuralClassifier(max_iter=30, learning_rate=1e40, random_state=0)
+    wild = NeuralClassifier(max_iter=3, learning_rate=1e40, random_state=0)
     with pytest.warns(DivergenceWarning, match="not finite.*Lower learning_rate"):
         wild.fit(x, y)
 

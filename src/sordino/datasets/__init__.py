@@ -12,9 +12,7 @@ from sordino.datasets.synthetic import (
     Pareto,
     StudentT,
     make_knowledge_transfer,
-    make_sparse_classification,
     make_sparse_linear_model,
-    open_sparse_classification,
 )
 
 __all__ = [
@@ -29,8 +27,6 @@ __all__ = [
     "load",
     "log1p_unit",
     "make_knowledge_transfer",
-    "make_sparse_classification",
     "make_sparse_linear_model",
-    "open_sparse_classification",
     "unit_rows",
 ]
