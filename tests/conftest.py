@@ -1,14 +1,19 @@
 """What every test shares: Hypothesis profiles, known noise, folders in memory, none of the user's."""
 
+import contextlib
+import fcntl
 import gc
 import hashlib
 import itertools
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 from sordino.kernel.noise import NoiseSource
 
@@ -45,6 +50,40 @@ def pytest_configure():
     memory = Path("/dev/shm")
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+_compile, _at_work = Dispatcher.compile, set()
+
+
+def _compile_once(self, sig):
+    """Compile a function when no other process of this run does; what another has compiled is found."""
+    name = hashlib.sha256(f"{self.__module__} {self.__qualname__}".encode()).hexdigest()[:16]
+    with global_compiler_lock:  # first, so that no thread waits for it with the file in its hand
+        if name in _at_work:
+            return _compile(self, sig)
+        _at_work.add(name)
+        try:
+            with (_locks / name).open("w") as file:  # which is locked until it is closed
+                for _ in range(400):  # 20 s: a process that was forked meanwhile may hold it for ever
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    time.sleep(0.05)
+                return _compile(self, sig)
+        finally:
+            _at_work.discard(name)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _machine_code_once(tmp_path_factory):
+    """In a fresh clone three processes would compile each function at about the same time."""
+    global _locks
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            _locks = tmp_path_factory.getbasetemp().parent / "compiling"
+            _locks.mkdir(exist_ok=True)
+            patch.setattr(Dispatcher, "compile", _compile_once)
+        yield
 
 
 @pytest.hookimpl(hookwrapper=True)
