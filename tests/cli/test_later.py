@@ -1,11 +1,15 @@
 """Modules that the program defers run at their first use, once, and only as far as they are used."""
 
+import ast
 import sys
 import threading
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+import sordino
 from sordino.cli import program as later
 
 NAME = "late_package"
@@ -85,3 +89,15 @@ def test_a_package_that_is_not_installed_stays_unknown(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [later.Finder(), *sys.meta_path])
     with pytest.raises(ModuleNotFoundError):
         import_module("no_such_package_anywhere")
+
+
+def test_no_module_of_ours_takes_a_name_from_a_deferred_one_and_so_runs_it():
+    taken = [
+        f"{path.name}: from {node.module} import {name.name}"
+        for path in Path(sordino.__file__).parent.rglob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.module in later.MODULES
+        for name in node.names
+        if find_spec(f"{node.module}.{name.name}") is None
+    ]
+    assert taken == []

@@ -146,8 +146,8 @@ BAD = {
     "a column twice": ("age,town,town\n1,Bonn,Rome\n", "columns 2 and 3 have the same name"),
     "a column without a name": ("age,,town\n1,2,Bonn\n", "column 2 has no name"),
     "not numbers": (f"age,town\n1,Bonn\n{SECRET},Rome\n", "row 3 .*column 'age'"),
-    "a decimal comma": ("age;town\n1,5;Bonn\n", "decimal point"),
-    "Latin-1": ("age,town\n1,Köln\n".encode("latin-1"), "row 2.*latin-1"),
+    "a decimal comma": ("age;town\n1,5;Bonn\n", "decimal=','"),
+    "Latin-1": ("age,town\n1,Köln\n".encode("latin-1"), "row 2.*encoding='latin-1'"),
     "Latin-1 in the names": ("age,größe\n1,2\n".encode("latin-1"), "names of its columns.*latin-1"),
     "too many columns": ("x,".join(map(str, range(100_001))) + "x\n", "100001 columns"),
 }

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
-from scipy.signal import lfilter
+from scipy import optimize, signal
 
 from sordino.accounting import Certificate, calibrate, certify, default_delta
 from sordino.accounting.trade_off import Risk, calibrate_to_risk
@@ -58,7 +57,7 @@ def prefix_error(coefficients: Floats) -> float:
     """
     start = np.zeros(len(coefficients))
     start[0] = 1.0
-    row = np.cumsum(lfilter([1.0], coefficients, start))  # of A C^-1, the last first
+    row = np.cumsum(signal.lfilter([1.0], coefficients, start))  # of A C^-1, the last first
     return math.sqrt(float(np.mean(np.cumsum(row * row))))
 
 
@@ -124,10 +123,10 @@ def best_bands(bands: int, steps: int) -> tuple[float, ...]:
         c = np.concatenate([[1.0], np.cumprod(ratios)])
         whole = np.zeros(steps)
         whole[0] = 1.0
-        inverse = lfilter([1.0], c, whole)
+        inverse = signal.lfilter([1.0], c, whole)
         row = np.cumsum(inverse)
         error, size = float(weights @ (row * row)), float(c @ c)
-        moved = lfilter([1.0], c, row)  # d row / d c_j is minus this, j steps later
+        moved = signal.lfilter([1.0], c, row)  # d row / d c_j is minus this, j steps later
         pull = [-2.0 * float((weights * row)[k:] @ moved[: steps - k]) for k in range(bands)]
         slope = np.array(pull) / error + 2.0 * c / size
         inner = np.array([float(slope[k:] @ c[k:]) / ratios[k - 1] for k in range(1, bands)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+from scipy import optimize
 
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Bools, Floats, public_norm
@@ -243,7 +243,7 @@ def _cleaned(sizes: Floats, noise: float) -> Floats:
     """
     gaps = np.subtract.outer(sizes, sizes)
     moved = sizes - noise**2 * (gaps / (np.square(gaps) + 0.5 * noise**2 + 1e-300)).sum(axis=1)
-    return np.asarray(isotonic_regression(moved).x)
+    return np.asarray(optimize.isotonic_regression(moved).x)
 
 
 def _product_with(vector: Floats) -> Floats:

@@ -153,17 +153,17 @@ def reading_error(file: DataFile, text: str, names: Sequence[str] = ()) -> DataF
         why = f"{where}has {fields[2]} fields, the header {fields[1]}. Is it cut off, is the delimiter right?"
     elif "invalid UTF8" in text or "UTF-8" in text or "codec" in text:
         why = (
-            f"its texts are not {file.encoding}{f' in {where.strip()}' if row else ''}. Pass the encoding, "
-            "such as latin-1; it is never guessed, because one record would then change how all others are "
-            "read."
+            f"its texts are not {file.encoding}{f' in {where.strip()}' if row else ''}. Pass the right "
+            "one, such as encoding='latin-1'; it is never guessed, because one record would then change how "
+            "all others are read."
         )
     elif column and "conversion error" in text:
         number = int(column[1])
         title = repr(names[number]) if number < len(names) else str(number + 1)
         why = (
             f"{where}has something else than a number in column {title}, declared as numbers. Correct it, "
-            f"pass the decimal point (now {file.decimal!r}), or declare the columns otherwise, in a schema: "
-            f"sordino schema draft {file.name}"
+            f"pass decimal={'.' if file.decimal == ',' else ','!r} if that is the decimal point, or declare "
+            f"the columns otherwise, in a schema: sordino schema draft {file.name}"
         )
     elif file.kind == "libsvm" and "too large" in text:
         why = _BEYOND
@@ -226,7 +226,7 @@ def header(file: DataFile) -> Header:
         )
     if any("\ufffd" in name for name in names):
         raise file.refuse(
-            f"the names of its columns are not {file.encoding}. Pass the encoding, such as latin-1."
+            f"the names of its columns are not {file.encoding}. Pass another, such as encoding='latin-1'."
         )
     return Header(check_columns(file, [name.strip() for name in names]), delimiter, len(lines))
 
