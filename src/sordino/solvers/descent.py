@@ -114,8 +114,8 @@ PEAK = 0.5
 UNCLIPPED, OF_UNIT = 0.1, 0.25
 # The means of columns have to stand out like the largest of so many at least: three deviations.
 _SURELY = 100
-# The middle distance of so many means, or more, tells whether they differ: if its square exceeds that of noise
-# by this part over the root of their number (2.5 deviations of it).
+# The middle distance of so many means, or more, tells whether they differ: where its square exceeds that of
+# noise by this part over the root of their number (2.5 deviations of it).
 _TOGETHER, _CHANCE = 16, 6.0
 # Targets that counts do not show are expected so many times as far out as the farthest that they show.
 BEYOND = 2.0
