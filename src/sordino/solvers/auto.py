@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
-from sordino.problems.losses import QuantileLoss, has_labels, has_length, has_odds
+from sordino.problems.losses import QuantileLoss, has_labels, has_length, has_odds, sigmoid
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts, sure
 from sordino.problems.scales import BINS, LOWEST, ColumnUnits
@@ -659,6 +659,9 @@ class Auto:
             shares = softmax(view.affine.intercept * start[:, -1])
             told = math.sqrt(0.5 * steps) * min(1.0, query.clip / math.sqrt(2.0))
             metric = replace(metric, rates=class_rates(shares, noise, told, step / metric.longest))
+        pairs = problem.outputs == 1 and has_odds(problem.loss) and not problem.penalties
+        if metric is not None and pairs and problem.intercept:
+            metric = metric.quicken(float(sigmoid(view.affine.intercept * start[-1])), view.affine.intercept)
 
         def gradient(w: Floats) -> Floats:
             return curator.release(name, (w, *view.params)) / n

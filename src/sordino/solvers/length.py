@@ -241,36 +241,44 @@ class Descended:
         return self.legs[-1].descent.noise.coordinates
 
 
-def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float, float]:
+def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float, float, float]:
     """Return what is doubted of slope and offset that a descent on log odds found, and the part of its noise.
 
     A descent that no clip misled and that arrived has both right, but for its noise. What it had left of the
-    way follows from its steps and the released moments. The second number is of the squares of margins.
+    way follows from its steps and the released moments. The second number is of the squares of margins, the
+    third the part of it along them that unequal classes add: records of a rare one lie on one side of the
+    margins, where slope and offset are hard to tell apart (exact for normal margins and a very rare class).
 
     **Privacy.** Post-processing of released and public numbers.
     """
     descent, moments, constant = model.legs[-1].descent, model.moments, model.affine.intercept
     metric = descent.metric
     if metric is None or moments is None or len(model.legs) > 1:
-        return 1.0, 0.0
+        return 1.0, 0.0, 0.0
     w, odds = np.atleast_2d(model.w), np.reshape(model.offset, (-1, 1))
     along = np.where(np.arange(w.shape[1]) < model.affine.scale.size, w, 0.0) @ metric.axes.T
     squares = metric.sizes * np.square(along)
     length = np.sqrt(squares.sum(axis=1, keepdims=True))
     # Long log odds bend little along themselves; on the way they were shorter.
     flat = np.sqrt(1.0 + math.pi / 8.0 * np.square(_ON_THE_WAY * length))
-    shares, largest = softmax(odds / flat + 0.0 * length, axis=0), problem.loss.lipschitz
+    shares, largest, lean = softmax(odds / flat + 0.0 * length, axis=0), problem.loss.lipschitz, 0.0 * length
     if problem.outputs == 1:
         shares, largest = sigmoid(odds / flat), float(sigmoid(np.abs(odds) + length)[0, 0])
+        lean = 0.5 * np.square(_ON_THE_WAY * length * (1.0 - 2.0 * shares))
     lost = max(1.0 - model.gradient.clip / (largest * math.hypot(1.0, constant)), 0.0)
     bends = (1.0 - lost) * metric.rates * shares * (1.0 - shares) / flat**3 * metric.expected
-    noise, start = (np.square(descent.spread(bends, np.full_like(along, before))) for before in (0.0, 1.0))
-    left, whole = np.clip(np.sqrt(np.maximum(start - noise, 0.0)), 0.0, _LEFT), max(squares.sum(), NOTHING)
-    chance = float((metric.sizes * np.square(metric.rates) * noise).sum() / whole)
+    slow, nothing = bends * (1.0 + lean - np.sqrt(lean * (lean + 2.0))), np.zeros_like(along)
+    noise, leaning, start = (
+        np.square(descent.spread(*law)) for law in ((bends, nothing), (slow, nothing), (slow, nothing + 1.0))
+    )
+    left, whole = np.clip(np.sqrt(np.maximum(start - leaning, 0.0)), 0.0, _LEFT), max(squares.sum(), NOTHING)
+    felt = metric.sizes * np.square(metric.rates) / whole
+    more = float((felt * (leaning - noise) * squares).sum() / whole)
+    chance = float((felt * noise).sum()) + more
     unseen = _SURE * noise_std(curator, "sizes") / problem.population  # rows that counts may not show
     longer = moments.stretch - 1.0 + unseen * max(model.affine.longest(problem.data_norm) - 1.0, 0.0)
     short = float((squares * left / (1.0 - left)).sum() / whole)
-    return min(1.0, _LOST * lost + longer + short + chance), chance
+    return min(1.0, _LOST * lost + longer + short + chance), chance, more
 
 
 def length_share(problem: Problem, coefficients: int) -> float:
@@ -324,7 +332,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     pairs = problem.outputs == 1 and has_odds(problem.loss)
     few = min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12)) if pairs else 0.0
     asked = MarginQuestion.of(curator, problem, model, offset)
-    doubt, chance = arrival(curator, problem, model) if asked.odds else (1.0, 0.0)
+    doubt, chance, more = arrival(curator, problem, model) if asked.odds else (1.0, 0.0, 0.0)
     few *= doubt
     slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
     slope *= 1.0 - (1.0 - doubt) * chance
@@ -349,7 +357,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
         w[..., -1] = moved / model.affine.intercept
     widened = problem.loss.targets == "numbers" and asked.own.narrow != 1.0  # than in the descent
     bend = found.curvature[1, 1] if asked.two and not widened else mean_bend(problem)
-    noise = math.hypot(found.noise, doubt * (1.0 - doubt) / prior[0, 0])  # a doubt that no answer removed
+    noise = math.hypot(found.noise, doubt * (1.0 - doubt) / prior[0, 0], math.sqrt(more))  # a doubt is left
     return Lengthened(w, float(found.point[0]), noise, min(max(float(bend), 0.0), 1.0))
 
 
