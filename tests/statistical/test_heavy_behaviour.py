@@ -90,3 +90,15 @@ def test_where_all_rows_are_equal_the_constant_is_learned(options, epsilon):
     with seeded_noise_not_private(1):
         model = HeavyTailedRegressor(epsilon, 1e-5, **options).fit(np.full((500, 5), 0.3), y[:500])
     assert abs(model.predict(np.full((1, 5), 0.3))[0]) < 0.5  # -112 without noise
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(300, 1.0), (500, 1.0), (1000, 0.5)])
+def test_targets_far_from_zero_are_as_near_to_a_model_of_few_records_as_to_the_constant(n, epsilon):
+    for seed in range(3):
+        public = np.random.default_rng([5, seed])
+        X = public.random((n + 1000, 2))
+        y = 1000.0 + 2.0 * X[:, 0] + public.normal(size=n + 1000).clip(-3, 3)
+        with seeded_noise_not_private(seed):
+            model = HeavyTailedRegressor(epsilon=epsilon, delta=1e-6).fit(X[:n], y[:n])
+        missed = np.sqrt(np.mean(np.square(model.predict(X[n:]) - y[n:])))
+        assert missed < 1.5 * y.std()  # 9 to 173 where the median of the targets was given up

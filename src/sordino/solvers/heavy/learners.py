@@ -43,7 +43,7 @@ from sordino.values import check_flag, check_range
 # ----------------------- Column scales, step sizes and thresholds that a learner reads off noisy histograms
 
 SHARE = 0.1  # of the budget for each kind of histogram
-MOST, FEWER = 0.8, 14  # the largest share of the targets' median, and its halvings there: to 1 % of itself
+MOST = 0.8  # the largest share of the targets' median
 WANDER, FEW = 0.3, 0.7  # residuals that noise may move a model; less where nothing is forgotten
 _CLASSICAL = 0.75  # noise of a budget over the classical formula's, which is loose: .63 to .8 from .1 to 1
 CROWDED = 0.1  # part of the records that is in one octave of any column that spreads
@@ -87,9 +87,8 @@ class Scaling:
         if self.center:
             out["location"] = Release(CountsBelow(problem.features), halvings, times=ROUGH, mean=False)
         if self.target:
-            share, times = target_share(problem)
-            halvings = problem.gaussian(share_relative(share, paid / times))
-            out["target"] = Release(TargetsBelow(), halvings, times=times, mean=False)
+            halvings = problem.gaussian(share_relative(target_share(problem), paid / ROUGH))
+            out["target"] = Release(TargetsBelow(), halvings, times=ROUGH, mean=False)
         hint = problem.gaussian(share_relative(SHARE, paid))
         if self.columns:
             out["columns"] = Release(ColumnScales(problem.features), hint, mean=False)
@@ -122,7 +121,7 @@ class Scaling:
         w = np.zeros(problem.shape)
         if self.target:
             # In the units of the constant itself.
-            w[-1] = median_of(curator, problem.population, 1, "target", near=0.0)[0]
+            w[-1] = median_of(curator, problem.population, 1, "target", COLUMNS, near=0.0)[0]
         point = GradientPoint(w, 1.0, scales, center)
         if self.step is not None:
             return point, self.step
@@ -148,18 +147,15 @@ class Scaling:
         return cut, min(tail.typical(n), cut)
 
 
-def target_share(problem: Problem) -> tuple[float, int]:
-    """Return the share of the budget for a rough median of the targets, and its number of halvings.
+def target_share(problem: Problem) -> float:
+    """Return the share of the budget for a rough median of the targets.
 
-    It must find ``CROWD`` noise widths among the records, or the model starts at zero, which for targets far
-    from zero is far below a constant. Where that takes more than usual the coefficients drown in any case,
-    and the constant is what can be learned. All of it is public.
+    It should find ``CROWD`` noise widths among the records, and has to find ``COLUMNS``, or the model starts
+    at zero, which for targets far from zero is far below a constant. Where that takes more than usual the
+    coefficients drown in any case, and the constant is what can be learned. All of it is public.
     """
     width = _CLASSICAL * math.sqrt(2.0 * math.log(1.25 / max(problem.delta, 1e-300))) / problem.epsilon
-    needed = (CROWD * width / problem.population) ** 2
-    if needed * ROUGH <= SHARE / 2.0 or needed * FEWER > MOST:
-        return SHARE / 2.0, ROUGH
-    return needed * FEWER, FEWER
+    return min(max(ROUGH * (CROWD * width / problem.population) ** 2, SHARE / 2.0), MOST)
 
 
 def patience(noise: float, steps: int) -> float:
