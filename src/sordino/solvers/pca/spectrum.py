@@ -245,7 +245,7 @@ class Location:
         factor = known * factor + (1 - known) * (1 + USUAL)
         left = USUAL * math.sqrt(1 - known)  # the deviation of a value of which so much is known
         lost = max(wanted - trace, 0.0) / 2.0 + math.hypot(std, self.heard)
-        return factor, math.hypot(UNEVEN * (factor - 1) + left, min(self.heard / wanted, 1.0)), lost
+        return factor, UNEVEN * (factor - 1) + left, lost
 
     def real(self, variances: Floats, doubt: Floats) -> tuple[Floats, Floats]:
         """Return the variances without the stray one, and the doubt with it: any axis may have it.
