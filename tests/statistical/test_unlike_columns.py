@@ -240,6 +240,30 @@ def test_the_outcome_of_a_coin_is_predicted_by_its_mean():
     )  # -.07, single fits -.26, where the unit was the distance to one of the values
 
 
+def test_targets_of_two_values_are_learned_by_few_records():
+    """A unit in which no residual is clipped costs noise, and the slope alone needs such residuals."""
+    found = []
+    for seed in range(6):
+        public = np.random.default_rng([9, seed])
+        X = public.normal(size=(5700, 50)) / np.sqrt(50.0)
+        odds = 1.5 * np.sqrt(10.0) * X[:, :5] @ np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+        y = np.where(public.random(len(X)) < 1.0 / (1.0 + np.exp(-odds)), 1.0, -1.0)
+        found.append(held_out_score(X, y, 700, seed, 2.0, 1.0))
+    assert np.mean(found) > 0.09  # .05 where the unit of the descent was that large
+
+
+def test_a_rare_flag_with_skewed_amounts_has_its_effect():
+    """A tail that lies in many shells stands out of none of them, and of all together."""
+    for seed in range(3):
+        public, n = np.random.default_rng([7, seed]), 100_000
+        x = (public.random(n) < 0.01).astype(float)
+        y = np.minimum((public.random(n) < 0.35) * public.exponential(1.0, n) * (1.0 + 20.0 * x), 100.0)
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(4.0, 1e-6, data_norm=1.0, target_bound=100.0).fit(x[:, None], y)
+        plain = y[x == 1].mean() - y[x == 0].mean()
+        assert abs(model.coef_[0] - plain) < 0.25 * plain  # 1.6 to 2.9 off before
+
+
 def test_a_level_that_nearly_all_records_have_leaves_rare_levels_their_unit():
     found = []
     for seed in range(20):

@@ -45,8 +45,9 @@ from sordino.solvers.descent import (
 from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights, hides_tail
 from sordino.solvers.newton import CONSTANT, Believed, Bowl, newton_steps
 
-# Shares of the counts of gradients, for each time they are asked, of long rows and of the whole gradient.
-COUNTS, LONG, SCORE = 0.015, 0.06, 0.15
+# Shares of the counts of gradients, for each time they are asked, of long rows and of the whole gradient,
+# with as little room as it needs and with much.
+COUNTS, LONG, SCORE, MOST_SCORE = 0.015, 0.06, 0.15, 0.45
 COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 3, 3
 # Counts: the shares of the whole gradient and of the curvature; Newton steps, and without noise.
 COUNTS_SCORE, BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.30, 0.08, 4, 6, 40
@@ -143,7 +144,11 @@ def correction_queries(
     if metric and asks_gradient(problem, coefficients):
         asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
         asked["long"] = (GramShells(), 1, LONG)
-        asked["whole"] = (GradientShells(problem.loss), SCORE_ASKS, SCORE)
+        share = SCORE
+        if coefficients == problem.features:  # the stages of a sparse model leave it no more
+            room = problem.population * problem.epsilon / (ROOM * (coefficients + 1))
+            share = min(SCORE * room**0.25, MOST_SCORE)
+        asked["whole"] = (GradientShells(problem.loss), SCORE_ASKS, share)
     if problem.loss.targets == "counts" and coefficients <= COLUMNS and asks_gradient(problem, coefficients):
         plain = math.isinf(problem.epsilon)
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
@@ -420,14 +425,18 @@ class Slopes:
 
     @property
     def kept(self) -> Floats:
-        """How much is believed of each column of a shell, by all answers together."""
+        """How much is believed of each column of a shell, by all answers together.
+
+        A tail is spread over shells: a shell is believed if it stands out together with all smaller ones.
+        """
+        rest = 0.5 ** np.arange(self.cut)[:, None]
+        seen = np.square((rest * np.mean(self.answers, axis=0)[:-1])[::-1].cumsum(axis=0)[::-1])
         noise = noise_std(self.whole.curator, "whole") ** 2 / len(self.answers)
-        dear = 1.0 + self.cost / _CHEAP * 0.25 ** np.arange(self.cut + 1)[:, None]
-        least = 2.0 * np.log(_FALSE * SHELLS * self.bowl.features * dear) * noise
-        seen = np.square(np.mean(self.answers, axis=0))
+        noise *= np.square(rest)[::-1].cumsum(axis=0)[::-1]
+        dear = _FALSE + self.cost / _CHEAP * np.square(rest)
+        least = 2.0 * np.log(SHELLS * self.bowl.features * dear) * noise
         kept = np.maximum(1.0 - (least / np.maximum(seen, NOTHING)) ** 4, 0.0)
-        kept[self.cut :] = 1.0
-        return np.asarray(kept)
+        return np.vstack([np.maximum.accumulate(kept, axis=0), np.ones(seen.shape[1])])
 
     def bowl_at(self, w: Floats, last: Bowl | None) -> Bowl:
         """Return the bowl, bent by rows whose gradients are seen even if their squares drown in noise.

@@ -110,8 +110,8 @@ LARGE, LARGE_SHARE = 0.9, 0.5
 NEIGHBOURS = (1, 2, 4, 8)
 # So many of the targets of one size are a peak: no octave has as many of a smooth law.
 PEAK = 0.5
-# A clip leaves this share of the residuals of the constant model; clips are a third of a unit.
-UNCLIPPED, OF_UNIT = 0.1, 0.25
+# This share of the targets is nearer to their mean than all others.
+NEAREST = 0.1
 # The means of columns have to stand out like the largest of so many at least: three deviations.
 _SURELY = 100
 # The middle distance of so many means, or more, tells whether they differ: where its square exceeds that of
@@ -126,6 +126,7 @@ class TargetUnit:
     """Targets are measured from ``center`` in units of ``size``; ``seen`` says that data set the size.
 
     ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
+    ``nearest`` is how far those are from their mean that are nearest to it, as of a coin none is.
     ``means`` are released means of classes and their noise, if there are classes.
     """
 
@@ -133,6 +134,7 @@ class TargetUnit:
     size: float = 1.0
     seen: bool = True
     far: tuple[Floats, Floats] = (np.zeros(0), np.zeros(0))
+    nearest: float = 0.0
     means: tuple[Floats, float] | None = None
 
     @property
@@ -176,8 +178,7 @@ def target_unit(
     """Return how far targets spread around their centre, from released counts; others have the unit 1.
 
     Where most targets have one size within ``near``, the precision of the centre, they are at the centre and
-    have none: the others set the unit. Where none of them is near their mean, which is ``away`` from the
-    centre, as of a coin, the unit is so large that a clip leaves some residuals as they are.
+    have none: the others set the unit. Their mean is ``away`` from the centre.
     """
     if "targets" not in curator.plan.releases:
         return TargetUnit()
@@ -196,9 +197,9 @@ def target_unit(
     far = shares, most * np.append(sizes, min(BEYOND * largest, 1.0))
     apart = np.abs(np.append(0.0, sizes * 2.0 ** (0.5 / query.cells)) - away / most)  # from the mean
     nearer = np.append(max(1.0 - float(shares[:-1].sum()), 0.0), shares[:-1])[np.argsort(apart)].cumsum()
-    left = float(np.sort(apart)[np.argmax(nearer >= UNCLIPPED * nearer[-1])]) / OF_UNIT
-    unit = max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes), left)
-    return TargetUnit(center, most * unit, True, far)
+    nearest = most * float(np.sort(apart)[np.argmax(nearer >= NEAREST * nearer[-1])])
+    unit = most * max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes))
+    return TargetUnit(center, unit, True, far, nearest)
 
 
 def row_size(

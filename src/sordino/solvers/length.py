@@ -169,6 +169,9 @@ _OWN_ERROR = 0.001
 # A tail that the clip of numbers would take counts as a bias by so much of it; with fewer records times
 # epsilon than the second number the clip opens less, down to not at all.
 _TAIL, _ENOUGH_TO_WIDEN = 0.2, 2000.0
+# The clip of numbers is so many times the distance of the nearest targets to their mean: where it took as
+# much of all residuals, as of a coin, none would tell the slope.
+_BEYOND_NEAREST = 1.25
 # A step may make log odds longer by the first number to be taken as one in one over their length; one of the
 # second is far.
 _LONGER, _FAR = 0.25, 0.2
@@ -461,7 +464,8 @@ def _wider(curator: Curator, problem: Problem, model: Descended) -> float:
     spread = noise_std(curator, "length") / (CLIP * problem.population * math.sqrt(release.times))
     width, _ = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (_TAIL, 0.0))
     room = min(1.0, problem.population * problem.epsilon / _ENOUGH_TO_WIDEN)
-    return max(1.0, width / (CLIP * model.targets.size)) ** room
+    unit = CLIP * model.targets.size
+    return max(max(1.0, width / unit) ** room, _BEYOND_NEAREST * model.targets.nearest / unit)
 
 
 def mean_bend(problem: Problem) -> float:
