@@ -44,7 +44,7 @@ import pandas as pd
 import sordino
 from benchmarks.machine import describe
 from sordino.estimators import intervals as own
-from sordino.tables import Category, Number, Ordinal, Target
+from sordino.tables import Category, Flag, Number, Ordinal, Target
 
 OUT = Path(__file__).parent / "results" / "model_intervals.json"
 FIT, DELTA = 0.5, 1e-6
@@ -182,6 +182,26 @@ def labelled(rng: np.random.Generator, n: int) -> tuple:
     return frame.assign(y=np.where(yes, "yes", "no")), yes.astype(int)
 
 
+def costs(rng: np.random.Generator, n: int) -> tuple:
+    """Return skewed amounts that are five times as large for the 2 % with a flag."""
+    frame = pd.DataFrame({"age": rng.uniform(18, 95, n), "stay": np.minimum(rng.exponential(5, n), 60)})
+    frame["flag"] = np.where(rng.random(n) < 0.02, "yes", "no")
+    frame["ward"] = np.array(list("abcde"))[rng.integers(0, 5, n)]
+    cost = np.exp(rng.normal(6, 1.2, n)) * np.where(frame["flag"] == "yes", 5, 1)
+    frame["cost"] = np.minimum(cost, 50_000)
+    return frame, frame["cost"].to_numpy()
+
+
+COSTS = sordino.Schema(
+    [
+        Number("age", 18, 95),
+        Number("stay", 0, 60),
+        Flag("flag"),
+        Category("ward", list("abcde")),
+        Target("cost", "number", low=0, high=50_000),
+    ]
+)
+
 B = np.array([0.5, -0.3, 0.2, 0.0, 0.1])
 CHOSEN: dict[str, tuple[Callable, Draw]] = {
     "numbers": (regression(), numbers(uniform(5), B, lambda X: 0.5)),
@@ -205,6 +225,10 @@ JUDGES: dict[str, tuple[Callable, Draw]] = {
     "table of a ward": (
         lambda d: sordino.LinearRegression(FIT, DELTA, schema=WARD, pairs=False, knots=3),
         ward,
+    ),
+    "table with a rare flag": (
+        lambda d: sordino.LinearRegression(FIT, DELTA, schema=COSTS, pairs=False, knots=3),
+        costs,
     ),
     "table of labels": (
         lambda d: sordino.LogisticRegression(FIT, DELTA, schema=LABELS, pairs=False, knots=3),

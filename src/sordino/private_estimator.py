@@ -135,7 +135,8 @@ class PrivateEstimator(BaseEstimator):
             self._warn(
                 "released residuals say that the targets are skewed. The mean was corrected, but records "
                 "times epsilon are too few for these bounds to correct each slope: their direction is that "
-                "of clipped targets. Use fewer columns, tighter bounds or more budget."
+                "of clipped targets, which their stated noise does not count (sordino.intervals does). "
+                "Use fewer columns, tighter bounds or more budget."
             )
 
     def _warn(self, text: str, kind: type[Warning] = FitWarning) -> None:

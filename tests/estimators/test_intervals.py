@@ -351,3 +351,19 @@ def test_no_row_of_a_table_is_longer_than_its_corners_say(pairs, missing):
     weights = rng.normal(size=own.shape[1])
     low, high = units.ends(weights)
     assert low <= (own @ weights).min() <= (own @ weights).max() <= high
+
+
+@pytest.mark.filterwarnings("ignore:.*targets are skewed:sordino.errors.FitWarning")
+def test_the_effect_of_a_rare_flag_on_skewed_amounts_is_inside():
+    columns = [Number("age", 18, 95), Flag("flag"), Target("cost", "number", low=0, high=50_000)]
+    schema, covered, truth = sordino.Schema(columns), [], 3194.0  # of three million such records
+    for seed in range(6):
+        rng = np.random.default_rng((28, seed))
+        table = pd.DataFrame({"age": rng.uniform(18, 95, 20_000), "flag": rng.random(20_000) < 0.02})
+        table["cost"] = np.minimum(np.exp(rng.normal(6, 1.2, 20_000)) * (1 + 4 * table["flag"]), 50_000)
+        model = sordino.LinearRegression(1.0, 1e-6, schema=schema, pairs=False).fit(table)
+        found = sordino.intervals(model, table, epsilon=1.0, delta=1e-6)
+        flag = next(s for s in found.shapes_ if s.name == "flag")
+        covered.append(abs(flag.effect[1] - flag.effect[0] - truth) < 2 * flag.noise[:2].sum())
+        assert flag.noise[:2].sum() < truth  # it has ends
+    assert sum(covered) >= 4

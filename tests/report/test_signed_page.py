@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import sordino
 from sordino.cli.program import main
-from sordino.errors import InvalidInputError
+from sordino.errors import FitWarning, InvalidInputError
 from sordino.estimators.metrics import METRICS, judge
 from sordino.kernel import public_generator
 from sordino.report import report_html
@@ -48,8 +48,47 @@ def test_each_column_has_its_curve(model, tmp_path):
     assert "What matters" in page
     model.save(tmp_path / "m.sordino")
     told = CliRunner().invoke(main, ["inspect", str(tmp_path / "m.sordino")])
-    assert "effect on the prediction" in told.output
+    assert "Effects on the log odds" in told.output
     assert "age" in told.output
+    rows = {
+        line.split()[0]: line for line in told.output.splitlines() if line.startswith(("  age ", "  sex "))
+    }
+    assert "could be noise" not in rows["age"]
+    assert "could be noise" in rows["sex"]
+    bars = page[page.index("What matters") : page.index("One column at a time")]
+    assert bars.count('class="band"') == len(model.shapes_)
+    assert 'class="fill"' in bars.split('title="age"')[1].split("<span")[1]
+    assert 'class="fill faint"' in bars.split('title="sex"')[1].split("<span")[1]
+
+
+def test_pairs_are_maps_on_one_scale_and_counts_are_logarithms():
+    public, schema = public_generator(8), [Number("a", 0, 1), Number("b", 0, 1)]
+    table = pd.DataFrame(public.uniform(size=(20_000, 2)), columns=["a", "b"])
+    table["y"] = public.poisson(np.exp(2 * (2 * table["a"] - 1) * (2 * table["b"] - 1)))
+    schema = sordino.Schema([*schema, Target("y", "number", low=0, high=30)])
+    page = report_html(sordino.LinearRegression(4.0, schema=schema, loss="poisson", pairs=True).fit(table))
+    assert "moves the logarithm of the prediction" in page
+    cells = page.split("<b>a x b</b>")[1].split("</div>")[0]
+    assert cells.count("<rect") == cells.count('class="up"') + cells.count('class="down"') > 20
+    assert 'opacity="1.0"' in cells
+    assert "→ a 0 to 1, ↑ b 0 to 1" in cells
+
+
+def test_pages_of_intervals_show_them_and_their_notes(model):
+    table = people()
+    page = report_html(sordino.intervals(model, table, epsilon=2.0))
+    assert "sampling and noise together" in page
+    assert 'aria-label="age: from' in page
+    amounts = sordino.Schema([Number("age", 0, 100), Target("days", "number", low=0, high=10)])
+    stays = pd.DataFrame({"age": table["age"], "days": table["age"] / 20 + table["age"] % 1})
+    fitted = sordino.LinearRegression(2.0, schema=amounts).fit(stays[::2])
+    found = sordino.prediction_intervals(fitted, stays[1::2])
+    assert f"<dt>radius, in units of the target</dt><dd>{found.radius:.4g}</dd>" in report_html(found)
+    with pytest.warns(FitWarning, match="declared bounds"):
+        few = sordino.prediction_intervals(fitted, stays[:40])
+    page = report_html(few)
+    assert "do not tell how far a share of 0.95 of the targets may be off" in page
+    assert "not known: ends are declared bounds" in page
 
 
 def test_names_of_levels_that_are_cut_say_so():

@@ -103,6 +103,15 @@ def test_a_model_that_is_the_mean_says_so_once_and_how_well_that_is_known():
     assert LinearRegression(epsilon=float("inf"), schema=schema).fit(table).score(table) > 0.99
 
 
+def test_a_model_that_is_the_shares_of_the_classes_says_so():
+    schema = Schema([Number("x", 0, 365), Target("y", levels=["no", "yes"])])
+    table = {"x": np.linspace(0, 30, 200), "y": np.array(["no", "yes"])[np.arange(200) % 2]}
+    with pytest.warns(FitWarning, match="the model is the shares of the classes"):
+        model = LogisticRegression(epsilon=0.05, delta=1e-6, schema=schema).fit(table)
+    assert not model.coef_.any()
+    assert any("shares of the classes" in note for note in model.privacy_.notes)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [

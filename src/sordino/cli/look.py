@@ -45,12 +45,13 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         for title, line in ((title, line) for title, lines in said for line in lines):
             click.echo(f"{title}: {line}")
     if len(shapes):
-        ends = [(float(shape.effect.min()), float(shape.effect.max())) for shape in shapes[:top]]
-        effects = [
-            (shape.name, f"{shape.importance:.3g}", f"{low:+.3g} to {high:+.3g}")
-            for shape, (low, high) in zip(shapes, ends, strict=False)
-        ]
-        shared.show_table(("column", "importance", "effect on the prediction"), effects)
+        from sordino.report.plots import margin_words
+
+        click.echo(
+            f"Effects on {margin_words(fitted)}; noise alone is the importance, at most, that noise gives to "
+            "a column without any effect."
+        )
+        shared.show_table(("column", "importance", "effect", "noise alone", ""), map(_effect, shapes[:top]))
     if rows and hasattr(fitted, "intercept_") and not any(row["value"] for row in rows):
         click.echo("All coefficients are 0: the model is a constant, its intercept, for every record.")
     elif rows:
@@ -63,6 +64,15 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         shared.show_table(("", "value", "noise, two sigma", "")[: 4 if known else 2], lines)
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
+
+
+def _effect(shape: Any) -> tuple[str, ...]:
+    """Return how much a column or pair matters and from where to where it acts, beside noise alone."""
+    low, high = float(shape.effect.min()), float(shape.effect.max())
+    known = shape.noise_alone is not None
+    word = "could be noise" if known and shape.importance <= shape.noise_alone else ""
+    alone = f"{shape.noise_alone:.3g}" if known else "not known"
+    return shape.name, f"{shape.importance:.3g}", f"{low:+.3g} to {high:+.3g}", alone, word
 
 
 def _numbers(model: Any) -> list[dict[str, Any]]:

@@ -37,6 +37,8 @@ _FAR = 2.5
 _MOST_COLUMNS = 64
 # The constant behind each row, in units of the longest row.
 _CONSTANT = 0.5
+# The power of the prediction that the spread of targets grows with, by loss, and its name.
+_SPREADS = {"poisson": (0.5, "roots of the prediction"), "gamma": (1.0, "shares of the prediction")}
 _BY_ROW = "the model, which treats each row by itself"
 
 
@@ -102,13 +104,12 @@ class Intervals:
 
         Their ``noise`` has sampling error and noise.
         """
-        important = {shape.columns: shape.importance for shape in self.model.shapes_}
-        out = []
+        fitted, out = {shape.columns: shape for shape in self.model.shapes_}, []
         for asks in questions_of(self.model.encoder_):
             rows = asks.center(None)
             errors = self._deviations(np.column_stack([rows, np.zeros(len(rows))]))
             effect, noise = asks.shape(rows @ self.coef_), asks.shape(errors)
-            out.append(Shape(asks.columns, asks.at, effect, noise, important.get(asks.columns, 0.0)))
+            out.append(replace(fitted[asks.columns], effect=effect, noise=noise))
         return sorted(out, key=lambda shape: -shape.importance)
 
     def predict(self, X: Any) -> tuple[Floats, Floats, Floats]:
@@ -205,22 +206,28 @@ def intervals(
         learned=model_prices(model),
     )
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
-    step: Step = fitted.result
+    step, report = fitted.result, _hand_on_status(model, fitted.report)
     moved = units.own @ step.moved
     lifted = np.column_stack([step.moved, step.hidden])
     far = max(abs(end) for one in lifted.T for end in units.ends(one))
     if not step.ends or (loss.name != "squared" and far > _FAR):
         why = f"margins of the model may be {far:.2g} off. One step from further than {_FAR:g} need not end"
         why = f"{why} near the optimum" if step.ends else "the curvature is less than its noise"
-        warnings.warn(
-            f"intervals: released numbers say that {why}, so all ends are open. Fit with a larger epsilon or "
+        report = _warn(
+            "intervals",
+            report,
+            f"released numbers say that {why}, so all ends are open. Fit with a larger epsilon or "
             "a tighter data_norm, or ask for intervals with a larger epsilon.",
-            FitWarning,
-            stacklevel=levels_to_the_caller(),
         )
         step = replace(step, ends=False)
     coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])
-    return Intervals(model, _hand_on_status(model, fitted.report), level, coef, intercept, units, step)
+    return Intervals(model, report, level, coef, intercept, units, step)
+
+
+def _warn(asked: str, report: PrivacyReport, text: str) -> PrivacyReport:
+    """Say what released numbers tell, now and in the notes of the report that is returned."""
+    warnings.warn(f"{asked}: {text}", FitWarning, stacklevel=levels_to_the_caller())
+    return replace(report, notes=(*report.notes, text))
 
 
 def _hand_on_status(model: Any, report: PrivacyReport) -> PrivacyReport:
@@ -326,17 +333,17 @@ def prediction_intervals(
         learned=model_prices(model),
     )
     fitted = run(task, executor_of(errors[:, None], None, data_norm=None), ask)
-    radius, (low, high) = max(float(fitted.result.value[0, 0]), 0.0), _limits(model)
+    radius, (low, high), report = max(float(fitted.result.value[0, 0]), 0.0), _limits(model), fitted.report
     if radius * float(_scale(model, np.array([high]))[0]) >= high - low or math.isinf(radius):
-        warnings.warn(
-            f"prediction_intervals: {n} {who}s and epsilon = {ask.epsilon:g} do not tell how far a share of "
-            f"{share:.3g} of the targets may be off, so all ends are their declared bounds, or open. "
-            "Ask for a smaller coverage, or with more records or a larger epsilon.",
-            FitWarning,
-            stacklevel=levels_to_the_caller(),
+        report = _warn(
+            "prediction_intervals",
+            report,
+            f"{n} {who}s and epsilon = {ask.epsilon:g} do not tell how far a share of {share:.3g} of the "
+            "targets may be off, so all ends are their declared bounds, or open. Ask for a smaller coverage, "
+            "or with more records or a larger epsilon.",
         )
         radius = math.inf
-    return PredictionIntervals(model, share, radius, fitted.report)
+    return PredictionIntervals(model, share, radius, report)
 
 
 def _limits(model: Any) -> tuple[float, float]:
@@ -347,9 +354,16 @@ def _limits(model: Any) -> tuple[float, float]:
 
 def _scale(model: Any, predicted: Floats) -> Floats:
     """Return what the spread of targets grows with, by the loss: a function of each prediction."""
-    name = model._loss().name if isinstance(model, LinearModel) else ""
-    power = {"poisson": 0.5, "gamma": 1.0}.get(name, 0.0)
-    return np.maximum(predicted, 1e-6) ** power
+    return np.maximum(predicted, 1e-6) ** _SPREADS.get(_loss_name(model), (0.0, ""))[0]
+
+
+def radius_unit(model: Any) -> str:
+    """Return what a radius is counted in."""
+    return _SPREADS.get(_loss_name(model), (0.0, "units of the target"))[1]
+
+
+def _loss_name(model: Any) -> str:
+    return model._loss().name if isinstance(model, LinearModel) else ""
 
 
 def _check_model(model: Any) -> Any:

@@ -356,13 +356,15 @@ class LinearModel(LinearParameters, Coefficients):
         found |= {"coef_noise_": noise, "data_norm_": declared_bound(self, "data_norm")}
         if hasattr(self, "encoder_"):
             found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around)
+        alone = "nothing that columns tell stands out of noise, so the model is the"
         if spread := 2.0 * getattr(last, "mean_noise", 0.0) * self._target_unit():
             self._warn(
-                "nothing that columns tell stands out of noise, so the model is the "
-                f"{'quantile' if problem.loss.name == 'quantile' else 'mean'} of the targets, "
+                f"{alone} {'quantile' if problem.loss.name == 'quantile' else 'mean'} of the targets, "
                 f"known to +-{spread:.2g} (two deviations of its noise). Expect no better than a constant; "
                 "use more records, more epsilon or tighter bounds of the targets."
             )
+        elif problem.loss.link.odds and not np.any(found["coef_"]) and math.isfinite(problem.epsilon):
+            self._warn(f"{alone} shares of the classes. Use more records, more epsilon or fewer columns.")
         if problem.loss.name == "gamma" and problem.population * problem.epsilon < _FEW_AMOUNTS:
             self._warn(
                 f"fewer than {_FEW_AMOUNTS:g} records times epsilon do not bring a model of amounts near the "

@@ -25,13 +25,13 @@ from sordino.accounting.trees import encode
 from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
-from sordino.estimators.intervals import Intervals
+from sordino.estimators.intervals import Intervals, PredictionIntervals, radius_unit
 from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest, person
 from sordino.report.page import Booking, booking_of, render_page
-from sordino.report.plots import coefficients_of
+from sordino.report.plots import coefficients_of, margin_words
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, guess, percent, strength
 from sordino.saving.files import model_digest
@@ -123,7 +123,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
     charts: list[Line] = []
     curves: list[Line] = []
     kind = "PrivacyReport" if isinstance(model, PrivacyReport) else type(model).__name__
-    out = {"kind": kind, "facts": facts, "charts": charts, "curves": curves}
+    out: dict[str, Any] = {"kind": kind, "facts": facts, "charts": charts, "curves": curves, "words": ""}
     if report.status in _NOT_SHOWN:
         facts.append(("left out", "this run is not private, so nothing of the model is shown"))
         return out
@@ -139,8 +139,13 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         facts.append(("chosen by the search", chosen or "the only candidate"))
         facts.append((f"noisy {model.scoring or 'score'} in the search", f"{float(model.best_score_):.4g}"))
         model = model.best_estimator_
-    if isinstance(model, Intervals):
+    if isinstance(model, (Intervals, PredictionIntervals)):
         facts += _interval_facts(model)
+        words = (
+            f"What each column adds to {margin_words(model.model)}, from its mean over the values shown on"
+        )
+        words += "; the band is twice its standard error, of sampling and noise together."
+        return out | {"curves": _curves(model), "words": words}
     if isinstance(model, Pipeline):
         facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
         model = model.steps[-1][1]
@@ -148,7 +153,9 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         facts += _facts(model)
         charts += _effects(model) if getattr(model, "shapes_", None) else _coefficients(model)
         charts += _scree(model)
-        curves += [_curve(shape) for shape in getattr(model, "shapes_", ())[:TOP] if len(shape.columns) == 1]
+        curves += _curves(model)
+        out["words"] = f"What each column adds to {margin_words(model)}, from that of the mean record on"
+        out["words"] += "; the band is twice the standard deviation of its noise."
     return out
 
 
@@ -173,9 +180,16 @@ def _facts(model: Any) -> Iterable[tuple[str, str]]:
         yield "parameters of the network", f"{sum(sizes):,} in {len(sizes)} tensors"
 
 
-def _interval_facts(found: Intervals) -> Iterable[tuple[str, str]]:
-    """Return the largest coefficients with the ends of their intervals."""
+def _interval_facts(found: Intervals | PredictionIntervals) -> Iterable[tuple[str, str]]:
+    """Return how far new targets may be off, or the largest coefficients with the ends of their intervals."""
+    if isinstance(found, PredictionIntervals):
+        yield "share of new targets to cover", f"{100 * found.coverage:.3g} %"
+        reach = f"{found.radius:.4g}" if np.isfinite(found.radius) else "not known: ends are declared bounds"
+        yield f"radius, in {radius_unit(found.model)}", reach
+        return
     yield "confidence of each interval", f"{100 * found.confidence:.3g} %"
+    if hasattr(found.model, "shapes_"):  # coefficients of one column repeat each other
+        return
     _, names, *_ = coefficients_of(found.model)[0]
     low, high = found.low, found.high
     for i in np.argsort(-np.abs(found.coef_), kind="stable")[:TOP]:
@@ -186,12 +200,16 @@ def _interval_facts(found: Intervals) -> Iterable[tuple[str, str]]:
 def _effects(model: Any) -> list[Line]:
     """Return how much each column and pair of a table matters."""
     shapes = model.shapes_[:TOP]
-    most = max((shape.importance for shape in shapes), default=0.0) or 1.0
-    bars = [_bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance) for s in shapes]
+    most = max((max(s.importance, s.noise_alone or 0.0) for s in shapes), default=0.0) or 1.0
+    bands = [None if s.noise_alone is None else (0.0, s.noise_alone) for s in shapes]
+    bars = [
+        _bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance, band)
+        for s, band in zip(shapes, bands, strict=True)
+    ]
     caption = (
-        "How far each column, or pair of columns, moves the prediction of a record (one standard deviation), "
-        "in units of the target for numbers, in logarithms for counts and rates, in log odds for labels. "
-        "Bars have noise too, which is drawn with the curves below."
+        f"How far each column, or pair of columns, moves {margin_words(model)} of a record (one standard "
+        "deviation). The grey band is what the stated noise, which is careful, would show of a column "
+        "without any effect: a paler bar could be noise alone."
     )
     return [{"title": "What matters", "caption": caption, "bars": bars}]
 
@@ -210,17 +228,45 @@ def _bar(name: str, text: str, ends: tuple[float, float], value: float, band: An
     return out
 
 
+def _curves(model: Any) -> list[Line]:
+    """Return the effects of columns and pairs as pictures."""
+    shapes = (getattr(model, "shapes_", None) or [])[:TOP]
+    reach = max((float(np.abs(s.effect).max()) for s in shapes if len(s.columns) == 2), default=0.0) or 1.0
+    return [_curve(shape) if len(shape.columns) == 1 else _surface(shape, reach) for shape in shapes]
+
+
+def _surface(shape: Any, reach: float) -> Line:
+    """Return the effect of two columns together as cells of a box of 200 x 80, the darker the larger."""
+    effect = shape.effect if shape.effect.ndim == 2 else shape.effect[-1]
+    across, up = effect.shape
+    cells = [
+        (200.0 * i / across, 80.0 * (up - 1 - j) / up, 200.0 / across, 80.0 / up, value / reach)
+        for (i, j), value in np.ndenumerate(effect)
+    ]
+    ends = [f"{name} {plain_end(at[0])} to {plain_end(at[-1])}" for name, at in zip(shape.columns, shape.at)]
+    out = {"name": shape.name, "top": f"{effect.max():+.3g}", "bottom": f"{effect.min():+.3g}"}
+    return out | {"cells": cells, "first": f"→ {ends[0]}, ↑ {ends[1]}"}
+
+
+def plain_end(value: Any) -> str:
+    """Return a knot or the name of a level, in short."""
+    return f"{value:g}" if isinstance(value, float) else str(value)[:12]
+
+
 def _curve(shape: Any) -> Line:
     """Return the effect of one column in a box of 200 x 80: a line or dots, and a band of twice its noise."""
     effect = shape.effect if shape.effect.ndim == 1 else shape.effect[-1]
     noise = np.zeros(effect.shape) if shape.noise is None else 2.0 * np.asarray(shape.noise)
-    noise = np.nan_to_num(noise if noise.ndim == 1 else noise[-1])
+    noise = np.nan_to_num(noise if noise.ndim == 1 else noise[-1], posinf=np.nan)
+    open_ended = np.isnan(noise)  # of intervals: the band fills the box
+    noise[open_ended] = 2.0 * max(float(np.abs(effect).max()), float(np.nanmax(noise, initial=0.0)))
     at, low, high = shape.at[0], min((effect - noise).min(), 0.0), max((effect + noise).max(), 0.0)
 
     def height(values: Any) -> Any:
         return 80.0 * (high - values) / ((high - low) or 1.0)
 
-    out = {"name": shape.name, "top": f"{high:+.3g}", "bottom": f"{low:+.3g}", "zero": float(height(0.0))}
+    ends = ("not known",) * 2 if open_ended.any() else (f"{low:+.3g}", f"{high:+.3g}")
+    out = {"name": shape.name, "bottom": ends[0], "top": ends[1], "zero": float(height(0.0))}
     up, down, middle = height(effect + noise), height(effect - noise), height(effect)
     if isinstance(at[0], float) and len(at) > 1:
         x = 200.0 * (np.array(at) - at[0]) / (at[-1] - at[0])

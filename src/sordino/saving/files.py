@@ -350,7 +350,7 @@ def _feed(total: Any, node: Any) -> None:
         total.update(f"{node.dtype.str}{node.shape}".encode() + np.ascontiguousarray(node).tobytes())
     elif isinstance(node, Mapping):
         for key in sorted(map(str, node)):
-            if key not in ("params", "made_by", "privacy_"):
+            if key not in ("params", "made_by", "privacy_", "noise_alone"):  # the last follows from others
                 total.update(key.encode())
                 _feed(total, node[key])
     elif isinstance(node, (list, tuple)):

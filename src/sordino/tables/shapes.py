@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.kernel.arrays import Floats, public_norm
+from sordino.kernel.arrays import Floats
 from sordino.tables.columns import Block, Entries
 from sordino.tables.encoder import PairBlock, TableEncoder
 from sordino.tables.values import MISSING, OTHER
@@ -31,6 +31,7 @@ class Shape:
     importance : the standard deviation of the effect over the records, in the same units, as released means
         and second moments tell, a pair's as if its columns were independent; over the values of ``at`` where
         the run has released none.
+    noise_alone : the importance that the stated noise would give to an effect of zero; None as for ``noise``.
 
     **Privacy.** Post-processing of what the fit has released.
     """
@@ -40,6 +41,7 @@ class Shape:
     effect: Floats
     noise: Floats | None
     importance: float
+    noise_alone: float | None = None
 
     @property
     def name(self) -> str:
@@ -166,11 +168,12 @@ def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around:
         away = asks.center(parts)
         used = np.flatnonzero(away.any(axis=0))  # few: those of one column or pair
         errors = None if factor is None else away[:, used] @ factor[used]
-        spread = None if errors is None else asks.shape(np.array([public_norm(one) for one in errors]))
+        spread = None if errors is None else asks.shape(np.sqrt(np.square(errors).sum(axis=1)))
         effect = asks.shape((away @ coef.T).T)
         variances = [_variance(asks, values, parts, around) for values in effect]
         found = effect[0] if len(coef) == 1 else effect
-        out.append(Shape(asks.columns, asks.at, found, spread, float(np.sqrt(np.mean(variances)))))
+        alone = None if spread is None else float(np.sqrt((parts * np.square(spread)).sum() / parts.sum()))
+        out.append(Shape(asks.columns, asks.at, found, spread, float(np.sqrt(np.mean(variances))), alone))
     return sorted(out, key=lambda shape: -shape.importance)
 
 
