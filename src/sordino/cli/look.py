@@ -51,7 +51,9 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
             f"Effects on {margin_words(fitted)}; noise alone is the importance, at most, that noise gives to "
             "a column without any effect."
         )
-        shared.show_table(("column", "importance", "effect", "noise alone", ""), map(_effect, shapes[:top]))
+        shared.show_table(
+            ("column", "importance", "effect", "noise alone", ""), [_effect(s) for s in shapes[:top]]
+        )
     if rows and hasattr(fitted, "intercept_") and not any(row["value"] for row in rows):
         click.echo("All coefficients are 0: the model is a constant, its intercept, for every record.")
     elif rows:

@@ -37,8 +37,6 @@ _FAR = 2.5
 _MOST_COLUMNS = 64
 # The constant behind each row, in units of the longest row.
 _CONSTANT = 0.5
-# The power of the prediction that the spread of targets grows with, by loss, and its name.
-_SPREADS = {"poisson": (0.5, "roots of the prediction"), "gamma": (1.0, "shares of the prediction")}
 _BY_ROW = "the model, which treats each row by itself"
 
 
@@ -354,16 +352,14 @@ def _limits(model: Any) -> tuple[float, float]:
 
 def _scale(model: Any, predicted: Floats) -> Floats:
     """Return what the spread of targets grows with, by the loss: a function of each prediction."""
-    return np.maximum(predicted, 1e-6) ** _SPREADS.get(_loss_name(model), (0.0, ""))[0]
+    return np.maximum(predicted, 1e-6) ** spread_of(model)[0]
 
 
-def radius_unit(model: Any) -> str:
-    """Return what a radius is counted in."""
-    return _SPREADS.get(_loss_name(model), (0.0, "units of the target"))[1]
-
-
-def _loss_name(model: Any) -> str:
-    return model._loss().name if isinstance(model, LinearModel) else ""
+def spread_of(model: Any) -> tuple[float, str]:
+    """Return the power of the prediction that the spread of targets grows with, and its name."""
+    name = model._loss().name if isinstance(model, LinearModel) else ""
+    known = {"poisson": (0.5, "roots of the prediction"), "gamma": (1.0, "shares of the prediction")}
+    return known.get(name, (0.0, "units of the target"))
 
 
 def _check_model(model: Any) -> Any:

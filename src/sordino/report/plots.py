@@ -126,9 +126,8 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
 
 def margin_words(model: Any) -> str:
     """Return what effects of a model are added to: the prediction, its logarithm, or log odds."""
-    link = model._loss().link if hasattr(model, "_loss") else None
-    words = {"log": "the logarithm of the prediction", "logit": "the log odds"}
-    return words.get(getattr(link, "name", ""), "the prediction")
+    link = model._loss().link.name if hasattr(model, "_loss") else ""
+    return {"log": "the logarithm of the prediction", "logit": "the log odds"}.get(link, "the prediction")
 
 
 def plot_shapes(model: Any, top: int = 6, label: Any = None) -> Any:

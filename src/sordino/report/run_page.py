@@ -25,7 +25,7 @@ from sordino.accounting.trees import encode
 from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
-from sordino.estimators.intervals import Intervals, PredictionIntervals, radius_unit
+from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_of
 from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
@@ -123,7 +123,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
     charts: list[Line] = []
     curves: list[Line] = []
     kind = "PrivacyReport" if isinstance(model, PrivacyReport) else type(model).__name__
-    out: dict[str, Any] = {"kind": kind, "facts": facts, "charts": charts, "curves": curves, "words": ""}
+    out: dict[str, Any] = {"kind": kind, "facts": facts, "charts": charts, "curves": curves}
     if report.status in _NOT_SHOWN:
         facts.append(("left out", "this run is not private, so nothing of the model is shown"))
         return out
@@ -141,11 +141,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         model = model.best_estimator_
     if isinstance(model, (Intervals, PredictionIntervals)):
         facts += _interval_facts(model)
-        words = (
-            f"What each column adds to {margin_words(model.model)}, from its mean over the values shown on"
-        )
-        words += "; the band is twice its standard error, of sampling and noise together."
-        return out | {"curves": _curves(model), "words": words}
+        return out | {"curves": _curves(model), "margin": margin_words(model.model), "paid": True}
     if isinstance(model, Pipeline):
         facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
         model = model.steps[-1][1]
@@ -154,8 +150,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         charts += _effects(model) if getattr(model, "shapes_", None) else _coefficients(model)
         charts += _scree(model)
         curves += _curves(model)
-        out["words"] = f"What each column adds to {margin_words(model)}, from that of the mean record on"
-        out["words"] += "; the band is twice the standard deviation of its noise."
+        out["margin"] = margin_words(model)
     return out
 
 
@@ -185,7 +180,7 @@ def _interval_facts(found: Intervals | PredictionIntervals) -> Iterable[tuple[st
     if isinstance(found, PredictionIntervals):
         yield "share of new targets to cover", f"{100 * found.coverage:.3g} %"
         reach = f"{found.radius:.4g}" if np.isfinite(found.radius) else "not known: ends are declared bounds"
-        yield f"radius, in {radius_unit(found.model)}", reach
+        yield f"radius, in {spread_of(found.model)[1]}", reach
         return
     yield "confidence of each interval", f"{100 * found.confidence:.3g} %"
     if hasattr(found.model, "shapes_"):  # coefficients of one column repeat each other
@@ -201,10 +196,9 @@ def _effects(model: Any) -> list[Line]:
     """Return how much each column and pair of a table matters."""
     shapes = model.shapes_[:TOP]
     most = max((max(s.importance, s.noise_alone or 0.0) for s in shapes), default=0.0) or 1.0
-    bands = [None if s.noise_alone is None else (0.0, s.noise_alone) for s in shapes]
     bars = [
-        _bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance, band)
-        for s, band in zip(shapes, bands, strict=True)
+        _bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance, s.noise_alone and (0.0, s.noise_alone))
+        for s in shapes
     ]
     caption = (
         f"How far each column, or pair of columns, moves {margin_words(model)} of a record (one standard "
@@ -243,14 +237,10 @@ def _surface(shape: Any, reach: float) -> Line:
         (200.0 * i / across, 80.0 * (up - 1 - j) / up, 200.0 / across, 80.0 / up, value / reach)
         for (i, j), value in np.ndenumerate(effect)
     ]
-    ends = [f"{name} {plain_end(at[0])} to {plain_end(at[-1])}" for name, at in zip(shape.columns, shape.at)]
+    texts = [[f"{v:g}" if isinstance(v, float) else str(v)[:12] for v in at] for at in shape.at]
+    ends = [f"{name} {at[0]} to {at[-1]}" for name, at in zip(shape.columns, texts, strict=True)]
     out = {"name": shape.name, "top": f"{effect.max():+.3g}", "bottom": f"{effect.min():+.3g}"}
     return out | {"cells": cells, "first": f"→ {ends[0]}, ↑ {ends[1]}"}
-
-
-def plain_end(value: Any) -> str:
-    """Return a knot or the name of a level, in short."""
-    return f"{value:g}" if isinstance(value, float) else str(value)[:12]
 
 
 def _curve(shape: Any) -> Line:
