@@ -127,8 +127,11 @@ def map_of(
 ) -> Affine:
     """Return the map by the released means of columns and of their sizes, with this noise."""
     radius, (first, second) = problem.data_norm, moments
-    means = column_means if columns is None else shrunk  # the largest of all have no middle
-    mean = means(first, noise, problem.features) * radius if problem.intercept else np.zeros(first.size)
+    if columns is None:
+        mean = column_means(first, noise, problem.features, alike=not problem.free)
+    else:
+        mean = shrunk(first, noise, problem.features)  # the largest of all have no middle
+    mean = mean * radius if problem.intercept else np.zeros(first.size)
     least = max(2.0 * noise, listed, 1e-12)
     scale = np.maximum(second, least) ** -COLUMN_POWER
     largest = scale.max() if columns is None else least**-COLUMN_POWER

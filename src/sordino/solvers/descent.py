@@ -243,17 +243,18 @@ def shrunk(values: Floats, noise: float, count: int) -> Floats:
     return values * np.maximum(0.0, 1.0 - (sure / np.maximum(np.abs(values), 1e-100)) ** 2)
 
 
-def column_means(values: Floats, noise: float, count: int) -> Floats:
+def column_means(values: Floats, noise: float, count: int, alike: bool = True) -> Floats:
     """Return noisy means of columns, shrunk towards their median as far as that stands out of its own noise.
 
     Means that drown one by one can be seen together: intensities, counts or grades are all positive. Noise
     that moves rows without entries from zero would make them the typical ones. Where the middle half of the
-    means differs by more than noise, all keep what James and Stein's shrinkage leaves of their distance.
+    means differs by more than noise, all keep what James and Stein's shrinkage leaves of their distance, if
+    columns are ``alike``: those of a table are not, and a level that nobody has would get a mean of noise.
     """
     root = math.sqrt(values.size)
     away = values - (middle := shrunk(np.array([np.median(values)]), 1.2533 * noise / root, 1)[0])
     own, square = shrunk(away, noise, count), (1.4826 * float(np.median(np.abs(away)))) ** 2
-    if values.size >= _TOGETHER and square > (least := (1.0 + _CHANCE / root) * noise**2):
+    if alike and values.size >= _TOGETHER and square > (least := (1.0 + _CHANCE / root) * noise**2):
         own = np.where(np.abs(own) > (kept := 1.0 - least / square) * np.abs(away), own, kept * away)
     return middle + own
 
