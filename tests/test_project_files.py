@@ -125,6 +125,16 @@ def test_a_tag_publishes_what_the_same_command_built_without_a_secret():
     )
 
 
+def test_the_pages_are_built_for_each_version_as_they_are_here():
+    hosted, made = _yaml(".readthedocs.yaml"), (ROOT / "Makefile").read_text("utf-8")
+    (install,) = hosted["build"]["jobs"]["install"]
+    extras = re.search(r"^EXTRAS := (\S+)$", made, re.M)[1]
+    assert install == f"pip install -c constraints.txt '.[{extras}]'"
+    assert hosted["build"]["tools"]["python"] in matrix.promised()
+    assert (ROOT / hosted["sphinx"]["configuration"]).exists()
+    assert hosted["sphinx"]["fail_on_warning"] and "sphinx-build -W" in made
+
+
 def test_the_recipe_asks_for_what_the_package_asks_for():
     recipe = _yaml("distribution/conda.yaml")
     other = {"matplotlib": "matplotlib-base", "Jinja2": "jinja2", "tomli_w": "tomli-w"}
