@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+import sordino.nn as private  # whose trainer loads half of transformers, when it is first named
 from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning, UnsupportedError
-from sordino.nn import PrivateTrainer, PrivateTraining, Trainer, make_private
+from sordino.nn import Trainer, make_private
 from sordino.testing import seeded_noise_not_private
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'transformers'")
@@ -52,7 +53,7 @@ def arguments(folder, **known):
 
 def trainer(folder, model=None, data=None, known=None, **more):
     settings = {"epsilon": 8.0, "delta": 1e-4} | more
-    return PrivateTrainer(
+    return private.PrivateTrainer(
         model or distilbert(), arguments(folder, **(known or {})), train_dataset=data or rows(), **settings
     )
 
@@ -167,7 +168,7 @@ def test_a_second_beginning_is_refused(tmp_path):
 
 
 def test_losses_of_a_batch_are_refused(tmp_path):
-    class Own(PrivateTraining, transformers.Trainer):
+    class Own(private.PrivateTraining, transformers.Trainer):
         def compute_loss(self, model, inputs, *rest, **known):
             return model(**inputs).loss
 
@@ -186,8 +187,8 @@ def test_steps_and_loaders_of_ones_own_are_refused_before_anything_is_booked(tmp
     def own(self, *rest, **known):
         raise AssertionError("it must not be called")
 
-    bases = {"base": (PrivateTraining, type("Base", (transformers.Trainer,), {name: own}))}
-    kind = type("Own", bases.get(way, (PrivateTrainer,)), {name: own} if way == "subclass" else {})
+    bases = {"base": (private.PrivateTraining, type("Base", (transformers.Trainer,), {name: own}))}
+    kind = type("Own", bases.get(way, (private.PrivateTrainer,)), {name: own} if way == "subclass" else {})
     made = kind(distilbert(), arguments(tmp_path), train_dataset=rows(), epsilon=1.0)
     if way == "instance":
         setattr(made, name, own)
@@ -244,7 +245,7 @@ def test_a_stream_is_refused_in_words(tmp_path):
 
 
 def test_a_sampler_of_ones_own_is_refused_by_name(tmp_path):
-    class Own(PrivateTrainer):
+    class Own(private.PrivateTrainer):
         def _get_train_sampler(self, *rest, **known):
             return torch.utils.data.WeightedRandomSampler(torch.ones(COUNT), COUNT)
 
