@@ -84,6 +84,8 @@ def test_pages_of_intervals_show_them_and_their_notes(model):
     fitted = sordino.LinearRegression(2.0, schema=amounts).fit(stays[::2])
     found = sordino.prediction_intervals(fitted, stays[1::2])
     assert f"<dt>radius, in units of the target</dt><dd>{found.radius:.4g}</dd>" in report_html(found)
+    assert "the value of the asked rank" in report_html(found)
+    assert "model.fit(X, y)" not in report_html(found)
     with pytest.warns(FitWarning, match="declared bounds"):
         few = sordino.prediction_intervals(fitted, stays[:40])
     page = report_html(few)

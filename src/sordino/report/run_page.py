@@ -52,9 +52,10 @@ Line = dict[str, Any]
 
 def _release(release: ReleaseReport, unit: str) -> str:
     """Return a release as a sentence."""
+    kind, often = release.mechanism.split(" ")[0], "Once" if release.times == 1 else f"{release.times} times"
     asked = WORDS["asked"].get(release.name, f"the answer to {release.name!r}")
-    often = "Once" if release.times == 1 else f"{release.times} times"
-    words = WORDS["noise"].get(release.mechanism.split(" ")[0])
+    asked = WORDS["asked"].get(f"{kind}-{release.name}", asked)
+    words = WORDS["noise"].get(kind)
     if words is None:
         noise = f"chosen at random among the best ({release.mechanism})"
     elif release.noise_multiplier > 0:
@@ -445,7 +446,7 @@ def report_html(
     contents = contents_of(model, report)
     booking = booking_of(report, ledger, dataset_id, ran)
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
-    again = "" if isinstance(model, PrivacyReport) else again
+    again = again if hasattr(model, "fit") else ""
     event = json.dumps(encode(report.event), indent=1)
     if len(event) > _LONGEST_EVENT:
         event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"

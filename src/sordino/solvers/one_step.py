@@ -135,7 +135,7 @@ class OneStep:
             "curvature": (PartSum(), curvature),
             "score": (PartSum(), 1.0 - _LENGTHS - curvature - self.squares),
             "lengths": (PartSizes("parts", _CELLS), _LENGTHS),
-            "squares": (PartSum(True), self.squares),
+            "score-squares": (PartSum(True), self.squares),
         }
         return problem.planned(
             **{
@@ -181,8 +181,8 @@ class OneStep:
         counts = np.asarray(curator.release("lengths", score))
         near = query.end(counts, noise_std(curator, "lengths", score))
         score = replace(score, size=score.size * near)
-        noise = noise_std(curator, "squares", score) * score.size**2 / n
-        found = np.asarray(curator.release("squares", score)) * (score.size**2 / n)
+        noise = noise_std(curator, "score-squares", score) * score.size**2 / n
+        found = np.asarray(curator.release("score-squares", score)) * (score.size**2 / n)
         return _shrunk(symmetric_matrix(found), best.alike, noise)
 
     def longest_score(self, matrix: Floats, left: Floats) -> float:
