@@ -3,7 +3,8 @@
 Command: python -m benchmarks.stars_referee [--save benchmarks/results/stars_referee.json]
 
 Hard thresholding to k = 200 with constant steps (in units of one over the curvature) on the star ratings, as
-in ``sordino reproduce liang-3``, epsilon infinite: its mean squared error over that of the model without privacy.
+in ``sordino reproduce liang-3``, epsilon infinite: its mean squared error over that of the model without
+privacy.
 """
 
 from __future__ import annotations
