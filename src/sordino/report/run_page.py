@@ -197,9 +197,10 @@ def _effects(model: Any) -> list[Line]:
     """Return how much each column and pair of a table matters."""
     shapes = model.shapes_[:TOP]
     most = max((max(s.importance, s.noise_alone or 0.0) for s in shapes), default=0.0) or 1.0
+    bands = [None if s.noise_alone is None else (0.0, s.noise_alone) for s in shapes]
     bars = [
-        _bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance, s.noise_alone and (0.0, s.noise_alone))
-        for s in shapes
+        _bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance, band)
+        for s, band in zip(shapes, bands, strict=True)
     ]
     caption = (
         f"How far each column, or pair of columns, moves {margin_words(model)} of a record (one standard "
