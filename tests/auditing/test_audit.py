@@ -449,7 +449,7 @@ def test_residuals_of_a_real_fit_have_the_declared_scale():
 def _wealth(mechanism, exact, params, seed, runs, part):
     """Let a mechanism answer some runs with a part of its noise; return the wealth and the stated power."""
     found, noise = Scale(), NoiseSource.seeded_not_private(seed)
-    asked = SimpleNamespace(release=SimpleNamespace(mechanism=mechanism), params=params)
+    asked = SimpleNamespace(release=SimpleNamespace(mechanism=mechanism), params=params, spacing=None)
     for _ in range(runs):
         noisy = mechanism.privatise(exact, part * 0.7, noise)
         heard = Heard("q", "", (), (), mechanism.norms[0], 0.7, asked, [np.ravel(exact)], exact, (), noisy)
@@ -485,6 +485,30 @@ def test_bets_on_the_scale_lose_on_honest_noise_and_win_on_half_of_it_as_often_a
     caught = np.mean(np.array(wealth) > math.log(20))
     assert 0.3 < np.mean(power) < 0.999
     assert caught > np.mean(power) - 0.2  # other scales than a half win as well, and the normal law is near
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mechanism", [Gaussian(2.0), Laplace(2.0)])
+def test_bets_on_law_coordinates_and_batches_lose_on_honest_draws(mechanism):
+    def wealth(seed, rate):
+        found, noise = Scale(), NoiseSource.seeded_not_private(seed)
+        release = SimpleNamespace(mechanism=mechanism, sampling=SimpleNamespace(rate=0.1))
+        asked = SimpleNamespace(release=release, spacing=2.0**-20, population=60)
+        for _ in range(30):
+            noisy = np.rint(mechanism.privatise(np.zeros(7), 0.7, noise) * 2.0**20) / 2.0**20
+            drawn = len(noise.bernoulli_rows(60, rate))
+            heard = [
+                Heard("q", "", (), (), mechanism.norms[0], 0.7, asked, [np.zeros(7)], 0, (), noisy, drawn)
+            ]
+            found.see(Recording(heard, [], []))
+        assert not found.reused
+        return found.wealth
+
+    assert np.mean([wealth(seed, 0.1) > math.log(20) for seed in range(40)]) <= 0.15
+    assert (
+        np.mean([wealth(seed, 0.05) > math.log(20) for seed in range(40)]) <= 0.15
+    )  # smaller ones are no loss
+    assert np.mean([wealth(seed, 0.2) > math.log(20) for seed in range(40)]) > 0.9
 
 
 # -------------------------------------------------------------------------- pages and the command

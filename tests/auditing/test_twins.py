@@ -16,7 +16,7 @@ import sordino
 from sordino.estimators.search import PrivateSearchCV
 from sordino.execute.local import LocalExecutor
 from sordino.execute.persons import Owners
-from sordino.kernel import NoiseSource, Norm, Plan, curator
+from sordino.kernel import NoiseSource, Norm, Plan, Release, curator
 from sordino.kernel import mechanism as planned
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Relation
@@ -204,6 +204,140 @@ def test_a_cached_scale(monkeypatch):
 
     monkeypatch.setattr(Gaussian, "privatise", cached)
     assert "noise" in caught(regression())
+
+
+# --------------------------------------- noise that has the declared size on the whole, and is another one
+
+
+def draw_instead(monkeypatch: Any, drawn: Any) -> None:
+    """Draw the noise of Gaussian answers otherwise: by a shape and a source, in deviations."""
+
+    def privatise(self: Any, value: Any, sensitivity: float, noise: Any) -> Any:
+        return value + self.multiplier * sensitivity * drawn(np.shape(value), noise)
+
+    monkeypatch.setattr(Gaussian, "privatise", privatise)
+
+
+def test_one_coordinate_without_noise(monkeypatch):
+    draw_instead(monkeypatch, lambda shape, noise: noise.normal(shape) * np.append(np.ones(shape[0] - 1), 0))
+    assert "noise" in caught(regression())
+
+
+def test_one_number_of_noise_for_all_coordinates(monkeypatch):
+    draw_instead(monkeypatch, lambda shape, noise: noise.normal(()) * np.ones(shape))
+    assert "noise" in caught(regression())
+
+
+def test_noise_that_follows_that_of_the_answer_before(monkeypatch):
+    last: dict[Any, Any] = {}
+
+    def drawn(shape: Any, noise: Any) -> Any:  # of one fit
+        own, source = noise.normal(shape), (id(noise), shape)
+        last[source] = 0.9 * last[source] + np.sqrt(0.19) * own if source in last else own
+        return last[source]
+
+    draw_instead(monkeypatch, drawn)
+    assert "noise" in caught(regression())
+
+
+def test_uniform_noise_of_the_declared_deviation(monkeypatch):
+    draw_instead(monkeypatch, lambda shape, noise: np.sqrt(12.0) * (noise.random(shape) - 0.5))
+    assert caught(regression()) == {"noise"}
+
+
+def test_noise_without_tails(monkeypatch):
+    draw_instead(monkeypatch, lambda shape, noise: np.clip(noise.normal(shape), -2.5, 2.5))
+    assert caught(regression()) == {"noise"}
+
+
+def test_exact_noise_that_leaves_the_last_bits_alone(monkeypatch):
+    honest = NoiseSource.rounded_gaussian
+    monkeypatch.setattr(
+        NoiseSource, "rounded_gaussian", lambda self, std, shape: 2**20 * honest(self, std / 2**20, shape)
+    )
+    assert caught(regression(secure_noise=True)) == {"noise"}
+
+
+def test_twice_the_sampling_rate(monkeypatch):
+    own = {"solver_options": {"clip_norm": 0.7, "batch_size": 6, "epochs": 1}, "max_iter": None}
+    assert caught(regression(solver="sgd", **own), draws=25) == set()
+    honest = NoiseSource.bernoulli_rows
+    monkeypatch.setattr(NoiseSource, "bernoulli_rows", lambda self, n, rate: honest(self, n, 2 * rate))
+    assert "noise" in caught(regression(solver="sgd", **own), draws=25)
+
+
+# ----------------------------------------------- programs that look at the records before they ask a curator
+
+
+def test_honest_programs_pass():
+    order = np.random.default_rng(1).permutation(len(X))
+    assert caught(lambda x, y: regression().fit(x[order], y[order])) == set()
+    assert caught(lambda x, y: regression().fit(np.clip(x, -1, 1), np.tanh(y))) == set()
+
+
+def test_weights_that_all_records_decide():
+    def fit(x: Any, y: Any) -> Any:
+        return regression().fit(x, y, sample_weight=np.abs(y) / np.abs(y).max())
+
+    assert "others" in caught(fit)
+
+
+def test_classes_that_are_balanced():
+    def fit(x: Any, y: Any) -> Any:
+        share = np.mean(y > 0)
+        model = sordino.LogisticRegression(epsilon=2.0, solver="gd", max_iter=3, classes=[False, True])
+        return model.fit(x, y > 0, sample_weight=np.where(y > 0, 1 - share, share))
+
+    assert "others" in caught(fit)
+
+
+def test_a_bound_that_the_records_decide():
+    assert "others" in caught(lambda x, y: regression(target_bound=np.quantile(np.abs(y), 0.9)).fit(x, y))
+
+
+def test_columns_that_the_records_choose():
+    def fit(x: Any, y: Any) -> Any:
+        return regression().fit(x[:, np.argsort(-np.abs(x.T @ np.tanh(y)))[:2]], y)
+
+    assert "others" in caught(fit)
+
+
+def test_outliers_that_are_left_out():
+    def fit(x: Any, y: Any) -> Any:
+        kept = np.abs(y - np.median(y)) < 3 * np.std(np.tanh(y))
+        return regression().fit(x[kept], y[kept])
+
+    assert "others" in caught(fit)
+
+
+def test_a_fit_that_is_repeated_until_it_pleases():
+    def fit(x: Any, y: Any) -> Any:
+        model = regression().fit(x, y)
+        while model.coef_[1] < 0:
+            model = regression().fit(x, y)
+        return model
+
+    assert caught(fit) & {"noise", "price"}
+
+
+def test_a_wrong_relation_of_what_both_turned_around_leave_alone(monkeypatch):
+    fit = sordino.HeavyTailedRegressor(epsilon=2.0, relation="replace-one", max_iter=2)
+    assert caught(fit, seconds=0.0, draws=0) == set()
+    honest = Release.sensitivity
+    monkeypatch.setattr(
+        Release, "sensitivity", lambda self, relation, params=None: honest(self, Relation.ADD_REMOVE, params)
+    )
+    assert "sensitivity" in caught(fit, seconds=0.0, draws=0)
+
+
+def test_a_record_of_several_rows_that_counts_as_one(monkeypatch):
+    own = {"solver_options": {"clip_norm": 0.2}, "max_iter": 2, "classes": [0, 1, 2]}
+    fit = sordino.OrderedLogisticRegression(epsilon=2.0, solver="gd", **own)
+    data = (X, np.digitize(Y, [-0.5, 0.5]))
+    assert caught(fit, data, seconds=0.0, draws=0) == set()
+    honest = Release.sensitivity
+    monkeypatch.setattr(Release, "sensitivity", lambda self, *asked: honest(self, *asked) / self.rows)
+    assert "sensitivity" in caught(fit, data, seconds=0.0, draws=0)
 
 
 # -------------------------------------------------------------------------- sensitivities

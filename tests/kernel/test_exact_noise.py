@@ -16,10 +16,12 @@ from tests.hostile.contributions import held
 from tests.hostile.queries import AFFINES, GLM, GRAMS, ROBUST
 from tests.statistical.laws import assert_counts
 
+from sordino.errors import UnsupportedError
 from sordino.kernel import ClippedSum, Gaussian, GumbelTopK, Laplace, NoiseSource, Relation, Release
 from sordino.kernel import noise as drawing
 from sordino.kernel.mechanism import (
     OUTPUT_MULTIPLE,
+    NormGamma,
     Rounding,
     StableCounts,
     SymmetricGaussian,
@@ -195,6 +197,21 @@ def test_blocks_of_records_are_rounded_one_by_one(monkeypatch):
     parts = [case.query.evaluate(part, case.params) for part in records.by_position(4)]
     assert len(parts) == 6
     np.testing.assert_array_equal(found, sum(np.rint(part / 0.5) for part in parts))
+
+
+def test_each_of_several_records_of_a_unit_has_room_to_round():
+    # However many of them a batch holds, or lie in blocks that are rounded apart: j records move an answer by
+    # at most j sensitivities, j roundings of two answers and j corners, so by j parts of the room for all.
+    case, rows, one, corner = next(c for c in GRAMS if c.name == "gram"), 5, 0.7, 3 * 2.0**-20
+    for population in (100, 10**6):
+        release = Release(case.query, Gaussian(2.0, secure=True), mean=False, rows=rows)
+        rounding = rounding_of(release, case.params, 2.0**-20, population)
+        room = rounding.widen(rows * one, corner)
+        assert rounding.error > 0
+        for present in range(1, rows + 1):
+            assert present * (one + 2 * rounding.error + corner) <= room * present / rows
+    with pytest.raises(UnsupportedError, match="Several records"):
+        Release(case.query, NormGamma(2.0, secure=True), mean=False, rows=rows)
 
 
 # ------------------------------------------------------------------------- what mechanisms make of it

@@ -11,7 +11,7 @@ from sordino.errors import InvalidInputError, LedgerCorruptError
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.ledger.account import Account
 from sordino.ledger.ledger import chain_heads, replay, verify_records
-from sordino.ledger.records import Dataset
+from sordino.ledger.records import Dataset, Status
 
 
 @pytest.fixture
@@ -42,11 +42,27 @@ def test_a_receipt_outlives_later_reservations_and_their_ends(history):
     assert ledger.verify(receipts=ledger.verify().receipts).receipts[0].startswith("survey: 1:4:")
 
 
+def test_only_what_was_pending_may_be_given_back_after_a_receipt(history):
+    ledger, _ = history
+    pending = reserve(ledger, dataset_id="survey: 1")
+    (receipt,) = ledger.verify().receipts
+    assert receipt.endswith(":4,5")  # the fourth is one that nobody ended
+    pending.give_back()
+    ledger.verify(receipts=[receipt])
+    (later,) = ledger.verify().receipts
+    assert later.endswith(":4")
+    entries = ledger.history("survey: 1")
+    spent = [*entries[:4], replace(entries[4], status=Status.SETTLED)]
+    with pytest.raises(LedgerCorruptError, match="edited"):
+        verify_records(forged(ledger, spent), [later])
+
+
 FORGERIES = {
     "edit": lambda e: [e[0], replace(e[1], description="another"), *e[2:]],
     "deletion": lambda e: [e[0], *e[2:]],
     "reordering": lambda e: [e[1], e[0], *e[2:]],
     "truncation": lambda e: e[:2],
+    "refund": lambda e: [e[0], replace(e[1], status=Status.RETURNED, reason="nothing was asked"), *e[2:]],
 }
 
 

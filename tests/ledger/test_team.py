@@ -96,7 +96,8 @@ def test_a_large_reservation_needs_somebody_else_and_once_only(ledger, monkeypat
     ledger.reserve("survey", EVENT, **HOW).settle()
     with pytest.raises(ApprovalNeededError):
         ledger.reserve("survey", EVENT, **HOW)
-    assert len(ledger.history("survey")) == 1
+    (booked,) = ledger.history("survey")
+    assert booked.description.startswith("approved by bob: ")
     ledger.set_terms("survey", Terms(approve_above=0.25))
     ledger.reserve("survey", EVENT, **HOW).settle()
 

@@ -30,6 +30,8 @@ FIRST, ROUND = 25, 5_000
 
 _WITH_RESIDUALS = (Gaussian, SymmetricGaussian, Laplace, NormGamma, Correlated, LaplacePeeling)
 _SCALES = (0.9, 0.75, 0.5, 0.1)  # of the noise, as the alternatives to the declared one
+_CELLS = np.array([0.0, 0.001, 0.01, 0.04, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96, 0.99, 0.999, 1.0])
+"""Quantiles between which a law is learned."""
 
 
 @dataclass(frozen=True)
@@ -351,43 +353,100 @@ class Bets:
 
 
 class Scale:
-    """Gamblers on noise that is smaller than declared, by answers of real runs: one on each kind of it."""
+    """Gamblers on noise that is not the declared one, by answers of real runs.
+
+    There is one on each kind of noise, for its scale, one on each coordinate, on differences of neighbouring
+    ones and of answers that follow each other, on the law, on the last bits of integers, on sizes of batches.
+    """
 
     def __init__(self) -> None:
         self.count, self.runs = 0, 0
         self.reused: tuple[str, ...] = ()
         self._noise: dict[int, list[Floats]] = {}
-        # log wealth at each scale; mean and variance of one at half the noise
-        self._kinds: dict[str, Floats] = {}
+        self._single: list[float] = []  # noise, number by number
+        self._told: dict[str, Floats] = {}  # by kind, mean and variance of the log wealth at half the noise
+        self._logs: dict[Any, Floats] = {}  # the log wealth of gamblers
+        self._bins: dict[str, Floats] = {}
 
     def see(self, run: Recording) -> None:
         """Bet on all answers of a run whose law is known."""
         past: dict[str, list[Floats]] = {}
+        last: dict[Any, Floats] = {}
         self.runs += 1
         for heard in run.questions:
             away = residuals(heard, past.setdefault(heard.name, []))
-            if away is not None and away.size and self.runs <= 8:
-                others = self._noise.setdefault(away.size, [])
-                near = 1e-6 if away.size > 2 else 1e-11  # of few numbers two may be near each other by chance
-                if others and np.isclose(others, away, near, near).all(axis=1).any():
-                    self.reused = (*self.reused, heard.name)
-                others.append(away)
+            if away is not None and away.size:
+                self._look_for_repeats(heard, away)
+                self._bet_on_parts(heard, away, last)
             for kind, told in _told(heard, away):
                 self.count += 1 if away is None else away.size
-                self._kinds[kind] = self._kinds.get(kind, 0.0) + told
+                self._add(kind, told[:-2])
+                self._told[kind] = self._told.get(kind, 0.0) + told[-2:]
+            if heard.batch is not None:
+                self._add("batches", _batch_ratios(heard.batch, heard.asked))
+
+    def _add(self, gambler: Any, told: Any) -> None:
+        self._logs[gambler] = self._logs.get(gambler, 0.0) + told
+
+    def _look_for_repeats(self, heard: Heard, away: Floats) -> None:
+        """Look for noise that comes twice, and for one number that comes three times."""
+        if self.runs <= 8:
+            others = self._noise.setdefault(away.size, [])
+            near = 1e-6 if away.size > 2 else 1e-11  # of few numbers two may be near each other by chance
+            if others and np.isclose(others, away, near, near).all(axis=1).any():
+                self.reused = (*self.reused, heard.name)
+            others.append(away)
+        if len(self._single) < 5_000 and not str(getattr(heard.noisy, "dtype", "")).endswith("float32"):
+            self._single = sorted([*self._single, *away[:500]])
+            if np.any(np.subtract(self._single[2:], self._single[:-2]) < 1e-12):
+                self.reused = (*self.reused, heard.name)
+
+    def _bet_on_parts(self, heard: Heard, away: Floats, last: dict[Any, Floats]) -> None:
+        """Bet on what the mean over all coordinates hides."""
+        kind, release = type(heard.asked.release.mechanism), (heard.name, away.size)
+        if not issubclass(kind, Gaussian | SymmetricGaussian | Laplace | Correlated):
+            return
+        power, before = (1 if kind is Laplace else 2), last.get(release)
+        self._add(("place", release), np.stack([*_ratios(np.abs(away) ** power / power, 1, power)]))
+        if power == 2:
+            apart = [away[:-1:2] - away[1::2], *([] if before is None else [away - before])]
+            for number, one in enumerate(apart):
+                self._add(("apart", number), np.stack([*_ratios(np.sum(one**2) / 4, one.size, 2)]))
+        last[release] = away
+        grain, far = heard.asked.spacing, np.max(np.abs(heard.vector), initial=0.0)
+        if grain is not None and far < 2.0**50 * grain:  # beyond that a double has no last bits
+            odd = np.rint(away * (declared_scale(heard) / grain)).astype(np.int64) % 2
+            self._add("last bits", np.sum(np.where(odd, math.log(0.1), math.log(1.9))))
+        if not isinstance(heard.value, list):  # several parties add more than declared: some may leave
+            counts, chances = self._bins.setdefault(kind.__name__, 8.0 * np.diff(_CELLS)), np.diff(_CELLS)
+            drawn = np.histogram(ndtr(away) if power == 2 else stats.laplace.cdf(away), _CELLS)[0]
+            self._add(("law", kind), drawn @ np.log(counts / counts.sum() / chances))  # by draws before
+            counts += drawn
 
     @property
     def wealth(self) -> float:
         """The logarithm of the mean wealth."""
-        logs = np.array([log for kind in self._kinds.values() for log in kind[:-2]])
-        return float(special.logsumexp(logs) - math.log(logs.size)) if logs.size else 0.0
+        logs = [special.logsumexp(log) - math.log(np.size(log)) for log in self._logs.values()]
+        return float(special.logsumexp(logs) - math.log(len(logs))) if logs else 0.0
 
     def power(self, error: float, times: float = 1.0) -> float | None:
         """Return the chance that as many answers refute half of the noise, of the kind that is told least."""
-        needed = math.log(len(self._kinds) * len(_SCALES) / error) if self._kinds else 0.0
-        both = [(times * mean, math.sqrt(times * var) + 1e-9) for *_, mean, var in self._kinds.values()]
+        needed = math.log(len(self._logs) * len(_SCALES) / error) if self._logs else 0.0
+        both = [(times * mean, math.sqrt(times * var) + 1e-9) for mean, var in self._told.values()]
         told = [ndtr((mean - needed) / deviation) for mean, deviation in both]
         return float(min(told)) if told else None
+
+
+def _ratios(size: Any, count: int, power: int) -> Iterator[Any]:
+    """Yield the log ratios of less noise, by ``|z|^power / power`` of so many numbers together."""
+    return (-count * math.log(s) - size * (s**-power - 1.0) for s in _SCALES)
+
+
+def _batch_ratios(size: int, asked: Any) -> Floats:
+    """Return the log ratios of larger batches: they grow in the size, so smaller ones win nothing."""
+    n, rate = asked.population, asked.release.sampling.rate
+    rates = [min(more * rate, (1.0 + rate) / 2) for more in (1.2, 1.5, 2.0)]
+    return np.array([size * math.log(r / rate) + (n - size) * math.log((1 - r) / (1 - rate)) for r in rates])
 
 
 def residuals(heard: Heard, past: list[Floats]) -> Floats | None:
@@ -428,8 +487,8 @@ def _told(heard: Heard, away: Floats | None) -> Iterator[tuple[str, Floats]]:
         size = np.sum(np.abs(away) ** power) / power  # of the law Gamma(count / power)
         size = np.linalg.norm(away) if isinstance(mechanism, NormGamma) else size
         fall, count = 1.0 - 0.5**power, away.size
-        ratios = [-count * math.log(s) - size * (s**-power - 1.0) for s in _SCALES]
-        yield kind, np.array([*ratios, count * (math.log(2.0) - fall / power), fall**2 * count / power])
+        mean, variance = count * (math.log(2.0) - fall / power), fall**2 * count / power
+        yield kind, np.array([*_ratios(size, count, power), mean, variance])
     if type(mechanism) in CHOICES and heard.noisy is not None and heard.exact and declared_scale(heard):
         scores = heard.vector / declared_scale(heard)
         for law, taken, _ in CHOICES[type(mechanism)](scores, heard.asked)(heard.noisy):

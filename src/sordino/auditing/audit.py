@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -18,7 +19,15 @@ from sordino.accounting.trade_off import TradeOff, trade_off, worst_trade_off
 from sordino.auditing import attacks
 from sordino.auditing.facts import numbers_of
 from sordino.auditing.neighbours import Records, crowds, ends_of, lift, one_each, silence
-from sordino.auditing.replay import ROUNDING, Leak, Neighbour, Verdict, compare_neighbour, share
+from sordino.auditing.replay import (
+    ROUNDING,
+    Leak,
+    Neighbour,
+    Verdict,
+    compare_neighbour,
+    compare_others,
+    share,
+)
 from sordino.auditing.tape import Absent, Pull, Recording, play
 from sordino.errors import AuditError, SordinoError, UnsupportedError
 from sordino.estimators.pipeline import pipeline_privacy
@@ -43,6 +52,9 @@ CHOSEN, LEARNED = 100, 300
 
 FITS = 300
 """Fits whose noise is looked at, at most."""
+
+FEW = 1_000
+"""Numbers and choices whose noise is looked at, at least, where fits are quick."""
 
 _SLACK = 1 + 1e-6  # the rounding of a certificate that is computed a second time
 
@@ -339,10 +351,10 @@ class _Auditor:
     def _is_composed(self) -> bool:
         return bool(self.paid) and not self.verdict.recording.trials
 
-    def event(self, scale: float = 1.0) -> Any:
+    def event(self, scale: float = 1.0, plans: list[Any] | None = None) -> Any:
         """Return the event of everything that was asked, release by release, with its noise scaled."""
         parts = []
-        for plan in self.paid:
+        for plan in self.paid if plans is None else plans:
             known = {name: (r.mechanism.multiplier or 0.0) * scale for name, r in plan.releases.items()}
             made = at_multipliers(plan, known).releases
             parts += [release.event(plan.relation, plan.population) for release in made.values()]
@@ -394,26 +406,34 @@ class _Auditor:
     def _try_canary(self, records: Records, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
         """Put a canary in, replay on its neighbour, and keep the pair whose answers are furthest apart."""
         base = records if canary is None else records.changed(unit, canary)
-        run, gone = self.runner(base), Absent(unit, base.owners)
+        run, gone = self.runner(base), Absent(unit, base.owners, base.units)
         recorded = play(run, forced=unit)
         verdict = Verdict(recorded, self.verdict.leaks, self.verdict.nearest)
         relation = recorded.plans[0].relation if recorded.plans else Relation.ADD_REMOVE
         leaves = canary is None or (relation is Relation.ADD_REMOVE and not recorded.trials)
         neighbours = [Neighbour(f"{name}, left out", run, gone)] if leaves else []
         if canary is not None and (not leaves or self.reach < 0):  # what reads records beside a curator, too
-            changed = self.runner(records.changed(unit, records.opposite(canary)))
-            neighbours.append(Neighbour(f"{name}, replaced", changed, None, 3 - relation.contributions))
+            row, *targets = records.opposite(canary)  # both turned around may pull as before
+            others = [(row, *targets)] if leaves else [(row, *targets), (canary[0], *targets)]
+            made = [records.changed(unit, one) for one in others] + [records] * (not leaves)
+            steps = 3 - relation.contributions
+            neighbours += [Neighbour(f"{name}, replaced", self.runner(one), None, steps) for one in made]
         rounding = self._rounding_of(recorded)
+        left = None
         for neighbour in neighbours:
             replayed = compare_neighbour(verdict, neighbour, rounding, unit)
             reach = _reach(recorded, replayed) / neighbour.steps
             if reach > self.distance * (1 + rounding):
                 what = f"all answers moved by {reach:.4g} standard deviations, not {self.distance:.4g}"
                 self.verdict.leaks.append(Leak("distance", neighbour.name, what))
+            left = replayed if neighbour.absent else left or play(run, recorded, gone, forced=unit)
             if reach > self.reach and recorded.error is None:
-                without = replayed if neighbour.absent else play(run, recorded, gone)
-                self.worst, self.sides = (recorded, replayed, without), (run, neighbour)
+                self.worst, self.sides = (recorded, replayed, left), (run, neighbour)
                 self.reach, self.best, self.records = reach, canary, records
+        if canary is not None and left is not None and not recorded.trials:
+            again = partial(play, self.runner(records), recorded)
+            found = compare_others(recorded, left, again, gone, rounding)
+            self.verdict.leaks.extend(Leak("others", f"{name}, or as it was", what) for what in found)
 
     def _rounding_of(self, recorded: Recording) -> float:
         """Return the rounding of sums in the precision of the answers: single where one of them is."""
@@ -437,31 +457,40 @@ class _Auditor:
                 yield "relation", f"{persons} persons were told apart, {self.records.units} own the records"
         if not self._is_composed or (report.whole is None and report.learned):
             return
-        epsilon, delta = report.whole or (report.epsilon, report.delta)
-        proven = certify(self.event(), delta, report.relation).epsilon
+        yield from self._prices(self.paid)
+
+    def _prices(self, plans: list[Any]) -> Iterator[tuple[str, str]]:
+        """Yield by how much some plans cost more than the report says."""
+        epsilon, delta = self.report.whole or (self.report.epsilon, self.report.delta)
+        proven = certify(self.event(plans=plans), delta, self.report.relation).epsilon
         if not proven <= epsilon * _SLACK:
             yield "price", f"what was asked certifies epsilon = {proven:.4g}, the report says {epsilon:.4g}"
 
     def _noise(self, count: int) -> Iterator[Attack]:
-        """Look at the noise of real fits: its scale, by all answers whose law is known, and what comes twice.
+        """Look at the noise of real fits, by all answers whose law is known, what comes twice, and the price.
 
-        A choice tells little: there are as many fits, up to ``FITS``, as half the noise would show in.
+        A choice tells little: there are as many fits, up to ``FITS``, as half the noise would show in. Who
+        fits until a result pleases asks more in some fits than in others.
         """
         begin, found, power, low = time.process_time(), attacks.Scale(), None, False
-        records = self._telling()
+        records, most = self._telling(), self.verdict.recording.plans
         for number in range(FITS):
             spent = (time.process_time() - begin) / max(self.seconds, 1e-9)
-            enough = (number >= 8 or spent > 0.25) and (power is None or power > 0.99)
-            if number >= 2 and (low or enough or spent > 1.0):
+            enough = (number >= 8 and found.count > FEW) or spent > 0.25
+            if number >= 2 and (low or (enough and (power is None or power > 0.99)) or spent > 1.0):
                 break
-            found.see(play(self.runner(records), seed=None))
+            run = play(self.runner(records), seed=None)
+            most = max(most, run.plans, key=len)
+            found.see(run)
             low = low or found.wealth > -math.log(ALARM)
             power = found.power(ALARM, FITS / found.runs if low else 1.0)
-        smaller = "smaller than declared, beyond chance" if low else "not smaller than declared"
-        words = f"{found.count} residuals and choices of {found.runs} fits have noise {smaller}"
+        declared = "not as declared, beyond chance" if low else "as declared"
+        words = f"{found.count} residuals and choices of {found.runs} fits have noise {declared}"
         if found.reused:
-            words += f"; the noise of {found.reused[0]} comes twice"
-        yield Attack("noise", words, low or bool(found.reused), power=power, runs=found.runs)
+            words += f"; the noise of {found.reused[0]} comes again"
+        dear = most is not self.verdict.recording.plans and self._is_composed and [*self._prices(most)]
+        words += f"; {dear[0][1]}" if dear else ""
+        yield Attack("noise", words, bool(low or found.reused or dear), power=power, runs=found.runs)
 
     def _telling(self) -> Records:
         """Return the records, or some of them, in which noise shows: a sure choice tells nothing of it."""
@@ -567,10 +596,11 @@ class _Auditor:
         crowd = [((run, None), (neighbour.run, neighbour.absent))]
         if self.made_up:  # alone, what a canary adds to each answer adds up in the last iterate
             runs = [self.runner(among(self.records, self.best or ())) for among in (silence, lift)]
+            gone = Absent(0, records=self.records.units)
             if self._is_network:
-                yield self._outputs("gradient canary", [((runs[0], Pull(0)), (runs[0], Absent(0)))], fits)[2]
+                yield self._outputs("gradient canary", [((runs[0], Pull(0)), (runs[0], gone))], fits)[2]
                 fits //= 4  # how a record pulls a network changes with its weights: more fits add little
-            crowd += [((run, None), (run, Absent(0))) for run in runs]
+            crowd += [((run, None), (run, gone)) for run in runs]
         ours, theirs, attack = self._outputs("black box", crowd, fits)
         yield attack
         row, *rest = self.best or (None,)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sordino.auditing.facts import facts_of, first_difference
 from sordino.auditing.tape import Absent, Heard, Recording, distance, play
 
@@ -61,6 +63,33 @@ def compare_neighbour(
         near = share(ours, theirs) / max(neighbour.steps, 1)
         verdict.nearest[ours.name] = max(verdict.nearest.get(ours.name, 0.0), near)
     return replayed
+
+
+def compare_others(
+    recorded: Recording, left: Recording, again: Callable[..., Recording], gone: Absent, rounding: float
+) -> Iterable[str]:
+    """Yield where others count otherwise because of a unit that is left out.
+
+    It leaves the recorded data set, and ``again`` one that differs in this unit alone: the same records are
+    left, whatever a program did to them before it asked. Where a program has moved records about, another
+    unit leaves both, and what that one adds is the same.
+    """
+    there = again(gone, forced=gone.unit)
+    yield from (f"{kind}: {what}" for kind, what in _differences(left, there, float("inf")))
+    pairs = [*zip(left.questions, there.questions, strict=False)]
+    apart = [number for number, pair in enumerate(pairs) if not share(*pair) <= rounding]
+    other = again(forced=gone.unit) if apart else there
+    for number in apart:
+        ours, theirs = pairs[number]
+        added = [_added(one.questions[number:], side) for one, side in ((recorded, ours), (other, theirs))]
+        if not distance(added[0], added[1], ours.norm) <= 4 * rounding * ours.sensitivity:
+            yield f"what others add to {ours.name} depends on one unit"
+
+
+def _added(asked: list[Heard], left: Heard) -> list[Any]:
+    """Return what the unit that left had added to a sum; nan where no number tells."""
+    known = asked and asked[0].vector.shape == left.vector.shape and left.vector.dtype != object
+    return [asked[0].vector - left.vector if known else np.array([np.nan])]
 
 
 def _differences(recorded: Recording, replayed: Recording, most: float) -> Iterable[tuple[str, str]]:

@@ -50,17 +50,19 @@ Reading: TypeAlias = dict[Any, float] | np.ndarray
 class Absent:
     """A unit that leaves: its number and, where records have owners, whom the caller knows to own each.
 
-    An executor's own numbers of persons are not asked: it may have merged two of them.
+    An executor's own numbers of persons are not asked: it may have merged two of them. Of ``records`` that a
+    model asks as several rows each, all of them first once, then again, all rows of one leave.
     """
 
     unit: int
     owners: np.ndarray | None = None
+    records: int = 0
 
     def rows(self, population: int) -> Any:
         """Return its rows among so many: one, or all records of a person."""
         if self.owners is not None and len(self.owners) == population:
             return np.flatnonzero(self.owners == self.unit)
-        return np.array([min(self.unit, population - 1)])
+        return np.arange(min(self.unit, population - 1), population, self.records or population)
 
 
 class Pull(Absent):
@@ -85,6 +87,7 @@ class Heard:
     value: Any = field(default=None, repr=False)
     answer: Facts = field(default=(), repr=False)
     noisy: Any = field(default=None, repr=False)
+    batch: int | None = field(default=None, repr=False)  # how many units were drawn, by a coin for each
 
     @property
     def vector(self) -> Any:
@@ -306,6 +309,8 @@ def _record_draw(original: Any, tape: Tape, self: Any, population: int, position
         if tape.forced is not None and tape.forced not in found:
             found = np.append(found[:-1] if isinstance(self, FixedSize) else found, tape.forced)
         tape.drawn = tape.absent is None or bool(np.isin(tape.absent.rows(population), found).any())
+        if isinstance(self, Poisson) and self.rate < 1.0 and tape.questions:
+            tape.questions[-1].batch = len(found)
     if left_out is None:
         return found
     rows = np.arange(population) if found is None else found

@@ -106,7 +106,7 @@ def private_score(
     n, most = len(rows), declared_rows(_last(model)) if unit == "person" and groups is None else 1
     ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), model_prices(model)
     secure = check_flag("secure_noise", secure_noise)
-    sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure and most == 1, most)
+    sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure, most)
     task = Task(
         statistic("row-means", sample, centre=chosen.centre, radius=chosen.radius),
         sample,
@@ -199,8 +199,9 @@ def _subgroups(model: Any, X: Any, y: Any, by: Any) -> tuple[dict[str, Any], dic
         words = np.array(["no", "yes", "", ""], dtype=object)  # gaps and other words have negative codes
         return {by: words[flags_of(frame.column(by))]}, {by: ["yes", "no"]}
     if not getattr(column, "levels", None):
+        found = repr(by) if isinstance(by, str) else type(by).__name__  # a column itself is not quoted
         raise InvalidInputError(
-            f"Expected by= as a column of the model's schema that declares levels, got {by!r}. Pass "
+            f"Expected by= as a column of the model's schema that declares levels, got {found}. Pass "
             "{name: (values, levels)} for another."
         )
     return {by: np.asarray(frame.column(by))}, {by: column}

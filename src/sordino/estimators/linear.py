@@ -151,8 +151,7 @@ class OrderedLogisticRegression(_DenseLevels, _Dense, ClassifierBase):
     ----------
     classes : the levels in their order; None takes those of a schema's target with ``ordered=True``, or, of
         whole numbers, those seen.
-    others : those of :class:`LogisticRegression`; ``groups``, weights, sampling solvers and
-        ``secure_noise`` are refused.
+    others : those of :class:`LogisticRegression`; ``groups``, weights and sampling solvers are refused.
 
     Attributes
     ----------

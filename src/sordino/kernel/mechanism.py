@@ -109,15 +109,20 @@ class Rounding:
     error : how far it may be from the exact one.
     spacing : of the lattice whose integers it is; None for doubles.
     truncated : what each record adds are integers already, so that nothing was rounded.
+    rows : how many records of a unit the sensitivity is for. Each has room of its own: however many of them
+        are in a batch, or in blocks that are rounded apart, an answer moves by no more than their part.
     """
 
     error: float = 0.0
     spacing: float | None = None
     truncated: bool = False
+    rows: int = 1
 
     def widen(self, sensitivity: float, corner: float = 0.0) -> float:
         """Return how far such answers of neighbours may be apart, see :func:`widen`."""
-        return sensitivity if self.truncated else widen(sensitivity, self.error, corner)
+        return (
+            sensitivity if self.truncated else widen(sensitivity, self.rows * self.error, self.rows * corner)
+        )
 
 
 @runtime_checkable

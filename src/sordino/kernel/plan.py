@@ -151,13 +151,13 @@ class Release:
             )
 
     def _check_rows(self) -> None:
-        plain = type(self.mechanism) in (Gaussian, SymmetricGaussian) and not self.mechanism.secure
-        if self.rows < 1 or not plain or type(self.sampling) not in (Full, Poisson):
+        gaussian = type(self.mechanism) in (Gaussian, SymmetricGaussian)
+        if self.rows < 1 or not gaussian or type(self.sampling) not in (Full, Poisson):
             kind, drawn = type(self.mechanism).__name__, type(self.sampling).__name__
             raise UnsupportedError(
-                f"Several records of a unit ({self.rows}) are proven for Gaussian noise in doubles on all "
-                f"records or Poisson batches, not for {kind} noise on {drawn} batches. Use solver='auto', "
-                "'gd' or 'sgd' of linear models, noise='independent' of networks, and secure_noise=False."
+                f"Several records of a unit ({self.rows}) are proven for Gaussian noise on all records or "
+                f"Poisson batches, not for {kind} noise on {drawn} batches. Use solver='auto', 'gd' or 'sgd' "
+                "of linear models, and noise='independent' of networks."
             )
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
@@ -431,7 +431,7 @@ def rounding_of(release: Release, params: Any, spacing: float | None, population
     """Return what rounding does to an answer in doubles; rounded sums of neighbours differ in one block."""
     assert isinstance(release.query, ErrorBound)  # no executor offers another
     count = population if spacing is None else _block_length(release.query, population)
-    return Rounding(release.query.error(params, count), spacing)
+    return Rounding(release.query.error(params, count), spacing, rows=release.rows)
 
 
 def _block_length(query: Any, population: int) -> int:

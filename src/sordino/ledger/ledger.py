@@ -32,7 +32,7 @@ from sordino.kernel.events import Relation, compose_events
 from sordino.kernel.noise import public_generator
 from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, pure_epsilon
 from sordino.ledger.address import Address, hide, is_gone, is_mine, person, person_of, sign_owner
-from sordino.ledger.policy import BudgetPolicy, name, text
+from sordino.ledger.policy import MOST_TEXT, BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
 from sordino.ledger.records import Dataset, Entry, Status, damage_error, encode_event, seal
 from sordino.ledger.sqlite import SQLiteStore
@@ -128,7 +128,8 @@ CLOSE = 1e-9  # a new version of an accountant may round differently
 class Verification:
     """What was checked, the largest relative difference of a cost from its recomputation, and receipts.
 
-    A receipt is "name:reservations:head", the head of the chain of a history; keep it elsewhere.
+    A receipt is "name:reservations:head", the head of the chain of a history, and ":" with the numbers of
+    those that are pending; keep it elsewhere.
     """
 
     datasets: int
@@ -144,13 +145,14 @@ def verify_records(
 ) -> Verification:
     """Check data sets against their histories and receipts; raise ``LedgerCorruptError`` at a fault."""
     differences = [_check_history(dataset, entries) for dataset, entries in records]
-    chains = {
-        dataset.dataset_id: chain_heads(entries, (signatures or {}).get(dataset.dataset_id, {}))
+    histories = {
+        dataset.dataset_id: (entries, chain_heads(entries, (signatures or {}).get(dataset.dataset_id, {})))
         for dataset, entries in records
     }
     for receipt in receipts:
-        label, number, _ = check_receipt(receipt)
-        if receipt not in _receipts({label: chains.get(label, [])[:number]}):
+        label, number, pending = check_receipt(receipt)
+        entries, heads = histories.get(label, ([], []))
+        if receipt != _receipt(label, entries[:number], heads[:number], pending):
             raise LedgerCorruptError(
                 f"Data set {label!r} has no history with this receipt. Either it is one of another ledger: "
                 "compare its name and where it was kept. Or a reservation was edited, deleted, moved "
@@ -158,7 +160,8 @@ def verify_records(
                 "Nothing was written."
             )
     count = sum(len(entries) for _, entries in records)
-    return Verification(len(records), count, max(differences, default=0.0), _receipts(chains))
+    kept = [_receipt(label, entries, heads) for label, (entries, heads) in histories.items() if heads]
+    return Verification(len(records), count, max(differences, default=0.0), tuple(kept))
 
 
 def check_import(document: str) -> list[tuple[Dataset, list[Entry]]]:
@@ -168,15 +171,17 @@ def check_import(document: str) -> list[tuple[Dataset, list[Entry]]]:
     return records
 
 
-def check_receipt(receipt: str) -> tuple[str, int, str]:
-    """Return name, number of reservations and head of a receipt; refuse a text that is none."""
-    found = re.fullmatch(r"(.+):([0-9]{1,18}):([0-9a-f]{64})", receipt, re.DOTALL)
+def check_receipt(receipt: str) -> tuple[str, int, list[int]]:
+    """Return name and number of reservations of a receipt, and those then pending; refuse other texts."""
+    found = re.fullmatch(
+        r"(.+):([0-9]{1,18}):[0-9a-f]{64}(?::([0-9]{1,18}(?:,[0-9]{1,18})*))?", receipt, re.S
+    )
     if found is None:
         raise InvalidInputError(
             "Expected a receipt, NAME:NUMBER:DIGEST as `sordino ledger verify` prints it (64 digits 0-9a-f), "
             f"got a text of {len(receipt)} characters."
         )
-    return found[1], int(found[2]), found[3]
+    return found[1], int(found[2]), [int(one) for one in (found[3] or "").split(",") if one]
 
 
 def chain_heads(entries: Sequence[Entry], owners: Mapping[int, str] | None = None) -> list[str]:
@@ -197,8 +202,18 @@ def chain_heads(entries: Sequence[Entry], owners: Mapping[int, str] | None = Non
     return heads[1:]
 
 
-def _receipts(chains: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    return tuple(f"{label}:{len(heads)}:{heads[-1]}" for label, heads in chains.items() if heads)
+def _receipt(
+    label: str, entries: Sequence[Entry], heads: Sequence[str], pending: Sequence[int] | None = None
+) -> str:
+    """Return what to keep of a history: its head, which of its reservations were given back, if any, and
+    those that are pending, which may be given back later. No other may.
+    """
+    if pending is None:
+        pending = [entry.sequence for entry in entries if entry.status is Status.RESERVED]
+    ended = (entry for entry in entries if entry.sequence not in pending)
+    back = [entry.sequence for entry in ended if entry.status is Status.RETURNED]
+    head = seal([*heads[-1:], *back]) if back else "".join(heads[-1:])
+    return ":".join([label, str(len(heads)), head, *([",".join(map(str, pending))] if pending else [])])
 
 
 def replay(account: Account, entries: Sequence[Entry]) -> Account:
@@ -475,12 +490,13 @@ class Ledger:
     def _booked(self, store: Store, draft: Entry, known: Account, key: str) -> Entry:
         dataset, terms = store.dataset(draft.dataset_id, lock=True), read_terms(store, draft.dataset_id)
         terms.require("spend", person())
-        use_approval(store, terms, draft, person())
+        second = use_approval(store, terms, draft, person())
         account = dataset.account
         if (account.policy, account.filter) != (known.policy, known.filter):
             raise damage_error(f"the budget of {draft.dataset_id!r} was exchanged")
         booked = replace(dataset, account=account.book(draft.charge))
-        entry = replace(draft, sequence=booked.account.count)
+        words = f"approved by {second}: {draft.description}"[:MOST_TEXT] if second else draft.description
+        entry = replace(draft, sequence=booked.account.count, description=words)
         store.insert_entry(entry, sign_owner(key))
         store.update_account(booked)
         return entry

@@ -73,10 +73,13 @@ def write_approval(store: Store, dataset_id: str, request: str, who: str) -> Non
     _write(store, f"approval/{dataset_id}/{request}", {"by": who})
 
 
-def use_approval(store: Store, terms: Terms, entry: Entry, who: str) -> None:
-    """Take the approval that a reservation needs, once; refuse it where there is none by somebody else."""
+def use_approval(store: Store, terms: Terms, entry: Entry, who: str) -> str:
+    """Take the approval that a reservation needs, once; refuse it where there is none by somebody else.
+
+    Returns the name of who approved, "" where nobody has to.
+    """
     if terms.approve_above is None or entry.charge.epsilon <= terms.approve_above:
-        return
+        return ""
     # The same event at the same price on the same data set has the same name.
     request = seal([entry.dataset_id, entry.event_json, entry.charge.epsilon, entry.charge.delta])[:16]
     key = f"approval/{entry.dataset_id}/{request}"
@@ -88,6 +91,7 @@ def use_approval(store: Store, terms: Terms, entry: Entry, who: str) -> None:
             f"else run: sordino ledger approve {entry.dataset_id} {request}, and ask again."
         )
     store.execute("DELETE FROM sordino_meta WHERE name = ?", (key,))
+    return str(given["by"])
 
 
 def _read(store: Store, key: str) -> dict[str, Any] | None:
