@@ -86,13 +86,17 @@ def test_two_levels_are_logistic_and_numbers_have_an_order_of_their_own():
         sordino.OrderedLogisticRegression(data_norm=2.0).fit(X, np.array(LEVELS)[ranks])
 
 
+def test_exact_noise_of_a_record_that_is_asked_as_several_rows():
+    X, _, y = draw(200)
+    model = sordino.OrderedLogisticRegression(data_norm=2.0, classes=LEVELS, secure_noise=True).fit(X, y)
+    assert all("lattice" in release.mechanism for release in model.privacy_.releases)
+
+
 def test_what_is_not_proven_is_refused():
     X, _, y = draw(200)
     model = sordino.OrderedLogisticRegression(data_norm=2.0, classes=LEVELS)
     with pytest.raises(UnsupportedError, match="groups"):
         model.fit(X, y, groups=np.arange(200))
-    with pytest.raises(UnsupportedError, match="Several records"):
-        sordino.OrderedLogisticRegression(data_norm=2.0, classes=LEVELS, secure_noise=True).fit(X, y)
     with pytest.raises(UnsupportedError, match="Joint"):
         model.joint_task(10, 3)
     with pytest.raises(UnsupportedError, match="curvature"):

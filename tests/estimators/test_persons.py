@@ -259,17 +259,37 @@ def test_axes_and_heavy_tails_of_unknown_persons_get_so_many_times_the_noise(mod
 @pytest.mark.parametrize(
     ("model", "error"),
     [
-        (sordino.PCA(2, data_norm=1.0, secure_noise=True), UnsupportedError),
         (sordino.PCA(2, data_norm=1.0, solver="gauss", noise="paper", center=False), InvalidInputError),
         (sordino.HeavyTailedRegressor(n_nonzero_coefs=1), UnsupportedError),
-        (sordino.HeavyTailedRegressor(secure_noise=True), UnsupportedError),
     ],
-    ids=["exact", "paper", "selection", "exact heavy"],
+    ids=["paper", "selection"],
 )
 def test_axes_and_heavy_tails_refuse_what_is_not_proven_for_unknown_persons(model, error):
     X = np.eye(4)[np.arange(40) % 4]
     with pytest.raises(error, match=r"rows_per_person|Several records"):
         model.set_params(rows_per_person=3).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sordino.LinearRegression(data_norm=1.0, target_bound=1.0),
+        sordino.LinearRegression(data_norm=1.0, target_bound=1.0, solver="sgd"),
+        sordino.PCA(2, data_norm=1.0),
+        sordino.HeavyTailedRegressor(),
+    ],
+    ids=["auto", "batches", "axes", "heavy tails"],
+)
+def test_unknown_persons_have_exact_noise_of_the_same_size(model):
+    X = np.eye(4)[np.arange(40) % 4]
+    exact, plain = (
+        clone(model).set_params(rows_per_person=3, secure_noise=secure).fit(X, X[:, 0]).privacy_.releases
+        for secure in (True, False)
+    )
+    assert all("lattice" in release.mechanism for release in exact)
+    for one, other in zip(exact, plain, strict=True):
+        assert one.sensitivity == other.sensitivity
+        assert one.noise_multiplier == pytest.approx(other.noise_multiplier)
 
 
 def test_axes_of_unknown_persons_take_no_owners_and_no_chunks():
@@ -286,7 +306,6 @@ def test_axes_of_unknown_persons_take_no_owners_and_no_chunks():
 @pytest.mark.parametrize(
     ("more", "error"),
     [
-        ({"secure_noise": True}, UnsupportedError),
         ({"noise": "paper", "solver": "sgd"}, InvalidInputError),
         ({"rows_per_person": 0}, InvalidInputError),
     ],

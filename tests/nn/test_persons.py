@@ -393,11 +393,16 @@ def test_a_table_of_unknown_persons_is_protected_in_both_runs():
     assert private_score(model, table, epsilon=1.0, delta=1e-5).privacy.unit == "person"
 
 
+def test_unknown_persons_of_networks_have_exact_noise():
+    x, y = blobs(40, 5)
+    found = Trainer(perceptron(), LOSS, steps=2, rows_per_person=3, secure_noise=True).fit(x, y)
+    assert all("lattice" in release.mechanism for release in found.privacy.releases)
+
+
 @pytest.mark.parametrize(
     ("more", "error"),
     [
         ({"rows_per_person": 0}, InvalidInputError),
-        ({"rows_per_person": 3, "secure_noise": True}, UnsupportedError),
         ({"rows_per_person": 3, "noise": "banded"}, UnsupportedError),
     ],
 )
