@@ -1,5 +1,7 @@
 """Models of quantiles: the asked share of targets is below, wherever they lie, however wide the bound."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -32,3 +34,13 @@ def test_slopes_of_a_quantile_follow_the_spread():
     shares, slopes = fits(50_000, 1.0, 0.9, 0.0, 8.0, spread=0.8)
     assert np.abs(shares - 0.9).max() < 0.01
     assert slopes == pytest.approx(1.0 + 0.4 * 1.2816, abs=0.05)  # that of the mean is 1
+
+
+@pytest.mark.parametrize(("n", "told"), [(900, True), (1100, False)])
+def test_a_quantile_of_few_records_says_that_it_is_learned_from_zero(n, told):
+    x = np.random.default_rng(4).uniform(-1, 1, (n, 1))
+    model = sordino.LinearRegression(1.0, 1e-6, loss="quantile", data_norm=1.0, target_bound=3.0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit(x, x[:, 0])
+    assert any("plain descent from zero" in str(one.message) for one in said) == told

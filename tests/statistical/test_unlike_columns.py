@@ -3,11 +3,14 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
-from sordino import LinearRegression, LogisticRegression
+from sordino import LinearRegression, LogisticRegression, Schema
+from sordino.errors import FitWarning
+from sordino.tables import Category, Flag, Number, Target
 from sordino.testing import seeded_noise_not_private
 
 TESTED = 10_000
@@ -262,6 +265,24 @@ def test_a_rare_flag_with_skewed_amounts_has_its_effect():
             model = LinearRegression(4.0, 1e-6, data_norm=1.0, target_bound=100.0).fit(x[:, None], y)
         plain = y[x == 1].mean() - y[x == 0].mean()
         assert abs(model.coef_[0] - plain) < 0.25 * plain  # 1.6 to 2.9 off before
+
+
+@pytest.mark.parametrize("skewed", [True, False])
+def test_a_table_says_that_a_clip_takes_from_a_rare_flag_with_skewed_amounts(skewed):
+    public, n = np.random.default_rng(4), 20_000
+    table = pd.DataFrame({"age": public.uniform(18.0, 90.0, n), "ward": public.choice(list("abcde"), n)})
+    for name, share in (("sex", 0.5), ("icu", 0.02), ("smokes", 0.2)):
+        table[name] = public.random(n) < share
+    usual = np.where(table["icu"], 8.0, 1.0) * (0.5 + 0.01 * table["age"])
+    normal = 10.0 + usual + 3.0 * public.normal(size=n)
+    table["cost"] = np.clip(usual * public.exponential(1.0, n) if skewed else normal, 0.0, 100.0)
+    flags = [Flag(name) for name in ("sex", "icu", "smokes")]
+    columns = [Number("age", 0.0, 110.0), Category("ward", list("abcde")), *flags]
+    schema = Schema([*columns, Target("cost", "number", low=0.0, high=100.0)])
+    with seeded_noise_not_private(3), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        LinearRegression(1.0, 1e-6, schema=schema).fit(table)
+    assert any(issubclass(one.category, FitWarning) for one in said) == skewed
 
 
 def test_a_level_that_nearly_all_records_have_leaves_rare_levels_their_unit():

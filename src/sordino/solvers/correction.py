@@ -104,7 +104,8 @@ _SQUARES = 0.5
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
 # itself, says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise. After steps on a whole
-# gradient that noise drowns the third number does (chosen on 2 % of targets that are 45 times the others).
+# gradient that noise drowns the third number does (chosen on 2 % of targets that are 45 times the others), or
+# a mean and a clipped part of the targets that are both so far from the centre as the first.
 _BITTEN, _TOLD, _LEFT_OVER = 0.1, 1500.0, 0.04
 # A mean of uneven counts of fewer bounds over records times epsilon is asked at the declared bound alone.
 _HIDDEN = 80.0
@@ -404,6 +405,13 @@ class Slopes:
         cut = min(int(np.argmax(np.append(cheap, True))), max(math.floor(-math.log2(least)), 0))
         return cls(whole, bowl, cut, float(cost[0]))
 
+    @property
+    def taken(self) -> float:
+        """What the clip takes of the targets of the longest rows, by counts, in spreads of the targets."""
+        shares, sizes = self.whole.targets.far
+        beyond = np.maximum(sizes - 0.5**self.cut * self.whole.widest, 0.0)
+        return float(shares @ beyond) / self.whole.targets.spread
+
     def __call__(self, w: Floats) -> tuple[list[Floats], Floats]:
         """Ask at a point, and return the gradients at all points with the noise of each."""
         whole, unit = self.whole, self.whole.most
@@ -464,7 +472,7 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
     asks = curator.plan.releases["whole"].times if "whole" in curator.plan.releases else 0
     # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
-    least, drowned = 1.0, False
+    least, drowned, taken = 1.0, False, 0.0
     if asks:
         least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
     if "bent" in curator.plan.releases:
@@ -477,7 +485,7 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
         bends = np.maximum(np.diag(step.axes.T @ bowl.slopes @ step.axes), max(bowl.unsure, NOTHING))
         clipped = _CLIPPED * (1.0 / max(found.bend, _UNCLIPPED) - 1.0) / np.sqrt(problem.population * bends)
         out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
-        drowned = slopes.cost > 1.0
+        drowned, taken = slopes.cost > 1.0, slopes.taken
     if has_odds(problem.loss) or (problem.loss.targets == "numbers" and moments is not None):
         out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
@@ -485,8 +493,10 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
         w, shifted = moved(whole, out.w)
         bitten = drowned and shifted > _LEFT_OVER
         if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
-            far = abs(model.affine.intercept * w[-1] - model.offset) * model.targets.size
-            shifted = max(shifted, far / model.targets.spread)
+            offset, unit = model.affine.intercept * w[-1], model.targets.size / model.targets.spread
+            skewed = min(abs(offset - model.home) * unit, taken)
+            bitten = bitten or (drowned and skewed > _BITTEN)
+            shifted = max(shifted, abs(offset - model.offset) * unit)
         told = not asks and problem.population * problem.epsilon >= _TOLD
         out = replace(out, w=w, bitten=bitten or (told and shifted > _BITTEN))
     return out
