@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Floats, public_norm
 from sordino.tables.columns import Block, Entries
 from sordino.tables.encoder import PairBlock, TableEncoder
 from sordino.tables.values import MISSING, OTHER
@@ -168,7 +168,7 @@ def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around:
         away = asks.center(parts)
         used = np.flatnonzero(away.any(axis=0))  # few: those of one column or pair
         errors = None if factor is None else away[:, used] @ factor[used]
-        spread = None if errors is None else asks.shape(np.sqrt(np.square(errors).sum(axis=1)))
+        spread = None if errors is None else asks.shape(np.array([public_norm(one) for one in errors]))
         effect = asks.shape((away @ coef.T).T)
         variances = [_variance(asks, values, parts, around) for values in effect]
         found = effect[0] if len(coef) == 1 else effect
