@@ -246,7 +246,7 @@ def test_uniform_noise_of_the_declared_deviation(monkeypatch):
 
 
 def test_noise_without_tails(monkeypatch):
-    draw_instead(monkeypatch, lambda shape, noise: np.clip(noise.normal(shape), -2.5, 2.5))
+    draw_instead(monkeypatch, lambda shape, noise: np.clip(noise.normal(shape), -2.0, 2.0))
     assert caught(regression()) == {"noise"}
 
 

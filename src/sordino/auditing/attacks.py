@@ -375,7 +375,7 @@ class Scale:
         self.runs += 1
         for heard in run.questions:
             away = residuals(heard, past.setdefault(heard.name, []))
-            if away is not None and away.size:
+            if away is not None and away.size and not _is_drowned(heard):
                 self._look_for_repeats(heard, away)
                 self._bet_on_parts(heard, away, last)
             for kind, told in _told(heard, away):
@@ -413,8 +413,7 @@ class Scale:
             for number, one in enumerate(apart):
                 self._add(("apart", number), np.stack([*_ratios(np.sum(one**2) / 4, one.size, 2)]))
         last[release] = away
-        grain, far = heard.asked.spacing, np.max(np.abs(heard.vector), initial=0.0)
-        if grain is not None and far < 2.0**50 * grain:  # beyond that a double has no last bits
+        if (grain := heard.asked.spacing) is not None and declared_scale(heard) < 2.0**32 * grain:
             odd = np.rint(away * (declared_scale(heard) / grain)).astype(np.int64) % 2
             self._add("last bits", np.sum(np.where(odd, math.log(0.1), math.log(1.9))))
         if not isinstance(heard.value, list):  # several parties add more than declared: some may leave
@@ -435,6 +434,12 @@ class Scale:
         both = [(times * mean, math.sqrt(times * var) + 1e-9) for mean, var in self._told.values()]
         told = [ndtr((mean - needed) / deviation) for mean, deviation in both]
         return float(min(told)) if told else None
+
+
+def _is_drowned(heard: Heard) -> bool:
+    """Tell whether an answer holds public numbers beside which its noise loses digits."""
+    known = heard.vector.dtype != object  # counts of texts are small
+    return known and not np.max(np.abs(heard.vector), initial=0.0) < 2.0**30 * declared_scale(heard)
 
 
 def _ratios(size: Any, count: int, power: int) -> Iterator[Any]:
