@@ -167,7 +167,7 @@ def page(text: str) -> str:
     """Return the page on audits with the table of the bars that were kept."""
     kept = json.loads(KEPT.read_text("utf-8"))
     rows = [
-        "| fit | claimed | white box | share | one run | outputs | power at half the noise | seconds |",
+        "| fit | claimed | white box | share | one run | outputs | power at half the noise | CPU, s |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, one in kept.items():
@@ -176,13 +176,10 @@ def page(text: str) -> str:
             kind = a["name"] if a["name"] in ("white box", "one run") else "outputs"
             best[kind] = max(best.get(kind, 0.0), a["epsilon"] or 0.0)
         power = max(a["power"] for a in one["attacks"] if a["power"] is not None)
-        taken = {a["name"]: a["seconds"] for a in one["attacks"] if a["name"] != "sequential"}
-        phases = [taken.pop(phase, 0.0) for phase in ("replay", "noise", "white box", "one run")]
-        seconds = sum(phases) + max(taken.values(), default=0.0)  # those by outputs run in one phase
         others = [f"{best[kind]:.2f}" if best.get(kind) else "" for kind in ("one run", "outputs")]
         share = f"{best['white box'] / one['epsilon']:.2f}"
         cells = [name, f"{one['epsilon']:.2f}", f"{best['white box']:.2f}", share, *others, f"{power:.2f}"]
-        rows.append(f"| {' | '.join([*cells, f'{seconds:.0f}'])} |")
+        rows.append(f"| {' | '.join([*cells, format(one['cpu'], '.0f')])} |")
     before, _, rest = text.partition(START)
     return "\n".join([before + START, "", *rows, "", END]) + rest.partition(END)[2]
 
