@@ -450,3 +450,19 @@ def test_levels_that_add_up_to_the_constant_are_not_thrown_by_a_step_on_some_of_
             model = LinearRegression(1.0, data_norm=1, target_bound=1).fit(levels[k], y)
         error = shares @ np.square(model.predict(levels) - means) + 0.08**2
         assert 1.0 - error / variance > 0.1
+
+
+@pytest.mark.parametrize("n", [1500, 20_000])
+def test_the_stated_noise_of_coefficients_of_counts_is_their_spread(n):
+    """At 20,000 it was 50 times too large: the descent was taken to have no curvature."""
+    g = np.random.default_rng(2)
+    X = g.uniform(-1.0, 1.0, (n, 2))
+    y = np.minimum(g.poisson(np.exp(0.3 + X @ [0.8, -0.4])), 15).astype(float)
+    found, stated = [], []
+    for seed in range(6):
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(1.0, 1e-6, loss="poisson", data_norm=1.5, target_bound=15.0).fit(X, y)
+        found.append(model.coef_)
+        stated.append(model.coef_noise_)
+    ratio = np.std(found, axis=0, ddof=1) / np.mean(stated, axis=0)
+    assert 0.3 < np.sqrt(np.mean(ratio**2)) < 1.6

@@ -506,6 +506,8 @@ def weight_noise(model: Descended, found: Lengthened, last: Corrected) -> Floats
     """Return the deviation of the noise of each mapped weight but the constant one; the slope has its own."""
     shape = *model.w.shape[:-1], model.affine.scale.size
     own = coefficient_noise(model.legs, found.bend, shape, last.after) * found.slope
+    if last.after is not None and model.moments is None:  # steps on counts: the descent knew no axes
+        own = np.sqrt(np.square(last.after[: own.size, : own.size]) @ np.square(own))
     return np.hypot(own, last.noise)
 
 

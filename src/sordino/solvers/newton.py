@@ -98,6 +98,8 @@ class Bowl:
         step = np.clip(step, -far, far)
         w = start.copy()
         w[:d] -= axes @ step
+        if self.grows:  # answers that are not followed say no more about the weights than their noise
+            added, slope = louder / bends, (1.0, 0.0)
         return Believed(w, axes, kept, added, slope)
 
     def height(self, gradient: Floats, noise: Floats | float) -> tuple[float, float]:
