@@ -42,7 +42,7 @@ from sordino.solvers.descent import (
     target_center,
     target_unit,
 )
-from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights, hides_tail
+from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights
 from sordino.solvers.newton import CONSTANT, Believed, Bowl, newton_steps
 
 # Shares of the counts of gradients, for each time they are asked, of long rows and of the whole gradient,
@@ -107,8 +107,6 @@ _SQUARES = 0.5
 # gradient that noise drowns the third number does (chosen on 2 % of targets that are 45 times the others), or
 # a mean and a clipped part of the targets that are both so far from the centre as the first.
 _BITTEN, _TOLD, _LEFT_OVER = 0.1, 1500.0, 0.04
-# A mean of uneven counts of fewer bounds over records times epsilon is asked at the declared bound alone.
-_HIDDEN = 80.0
 
 
 def is_few(problem: Problem) -> bool:
@@ -640,7 +638,7 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
     shares, sizes = whole.targets.far
     spread = noise_std(whole.curator, "offset") / whole.problem.population
     width, bias = whole.widest, 0.0
-    if shares.any() and not hides_tail(whole.problem, whole.targets, _HIDDEN):  # as if all on one side
+    if shares.any():  # as if all on one side
         width, bias = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
     asks, width = OFFSET_ASKS - whole.curator.used.get("offset", 0), min(width, whole.widest)
     once = 1 if spread * width < _CLEAR * whole.targets.spread else asks - 1
@@ -677,7 +675,8 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float]:
     out, noise = w.copy(), max(math.sqrt(error), NOTHING)
     mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least
     moved = math.log(mean / max(mean + off, noise))
-    out[-1] += believe(moved, error / mean**2, SLOPE**2) / whole.own.intercept
+    # A descent on counts is short of their mean wherever few are large: it is no more likely to be right.
+    out[-1] += moved / (1.0 + error / (mean * SLOPE) ** 2) / whole.own.intercept
     return out, abs(moved) - 3.0 * noise / mean
 
 

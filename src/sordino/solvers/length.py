@@ -49,7 +49,7 @@ _CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _SEVERAL, _VERY_FEW = 0.01, 0.05, 4000.
 _LEARNABLE, _TOLD = 2.0, 0.5
 # A mean of uneven counts is so many bounds over records times epsilon, or it is all that is asked. Their mean
 # square is so many times their mean and its square; at most 2 times the larger for Poisson counts.
-_LEARNABLE_MEAN, _UNEVEN = 20.0, 4.0
+_LEARNABLE_MEAN, _UNEVEN = 80.0, 3.0
 
 
 def has_room(problem: Problem, coefficients: int) -> float:
@@ -100,20 +100,19 @@ def class_odds(curator: Curator, problem: Problem) -> TargetUnit:
 
 
 def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
-    """Return whether records outside of the most frequent class stand out of noise, by released shares."""
+    """Return whether records outside of the most frequent class stand out of noise, by released shares.
+
+    Of counts: whether it is not a few large ones that make a mean which noise hides.
+    """
     if "classes" not in curator.plan.releases:
-        return not hides_tail(problem, targets, _LEARNABLE_MEAN)
+        signal = targets.mean * problem.population * problem.epsilon
+        uneven = targets.spread**2 > _UNEVEN * targets.mean * max(targets.mean, 1.0) > 0.0
+        hidden = uneven and signal < _LEARNABLE_MEAN * problem.target_bound
+        return problem.loss.targets != "counts" or not hidden
     odds = np.append(0.0, targets.center) if problem.outputs == 1 else np.asarray(targets.center)
     others = problem.population * (1.0 - softmax(odds).max())
     least = (_LEARNABLE * math.sqrt(class_share(problem)) + _TOLD) * (len(odds) - 1)  # each has its noise
     return class_share(problem) < 1.0 and bool(others >= least * noise_std(curator, "classes"))
-
-
-def hides_tail(problem: Problem, targets: TargetUnit, least: float) -> bool:
-    """Return whether few large counts make the mean, and it is below so many bounds over n epsilon."""
-    drowns = targets.mean * problem.population * problem.epsilon < least * problem.target_bound
-    uneven = targets.spread**2 > _UNEVEN * targets.mean * max(targets.mean, 1.0) > 0.0
-    return problem.loss.targets == "counts" and uneven and drowns
 
 
 def constant_odds(curator: Curator, problem: Problem, names: Sequence[str], targets: TargetUnit) -> Any:
