@@ -100,7 +100,7 @@ def class_odds(curator: Curator, problem: Problem) -> TargetUnit:
 
 
 def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
-    """Return whether records outside of the most frequent class, or the mean of counts, stand out of noise."""
+    """Return whether records outside of the most frequent class, or a mean of counts, stand out of noise."""
     if "classes" not in curator.plan.releases:
         signal = targets.mean * problem.population * problem.epsilon
         uneven = targets.spread**2 > _UNEVEN * targets.mean * max(targets.mean, 1.0) > 0.0
