@@ -9,13 +9,13 @@ from scipy.optimize import minimize
 
 from sordino.accounting import calibrate, certify, gaussian_epsilon, gaussian_multiplier
 from sordino.execute import LocalExecutor
-from sordino.kernel import Curator, Gaussian, GumbelTopK, NoiseSource, Plan, Relation, Release
+from sordino.kernel import Curator, Gaussian, GumbelTopK, NoiseSource, Norm, Plan, Relation, Release
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustSum, Sample, Truncation
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling, Step
+from sordino.solvers.heavy.learners import GradientStep, HeavyTailedSparse, ProjectedGradient, Scaling, Step
 from sordino.solvers.heavy.location import consistent, location_release
 from sordino.solvers.heavy.mean import RobustMean, Tail, known_bias, moment_threshold
 
@@ -305,3 +305,15 @@ def test_a_histogram_gets_a_fifth_of_the_budget_and_a_median_a_tenth():
 def test_a_query_of_another_norm_is_refused_by_the_kernel():
     with pytest.raises(ValueError, match="sensitivity"):
         Plan({"a": Release(RobustSum(2), GumbelTopK())}, AR, 10)
+
+
+def test_an_intercept_far_from_zero_does_not_round_the_values_of_a_step():
+    """One record moved them by 1.0004 sensitivities, and by none, as the last bits of the intercept fell."""
+    X, y = np.ones((7, 2)), np.full(7, 3.0)
+    query = GradientStep(LOSSES["squared"], 1e3, norm=Norm.L2)
+    step = Step(GradientPoint(np.array([0.0, 1e12]), 0.1, np.ones(2)), 0.1, np.arange(2))
+    all_of_them, without = (
+        query.evaluate(LocalExecutor(X[k:], y[k:], None).records(None), step) for k in (0, 1)
+    )
+    moved = np.linalg.norm(all_of_them - without) / query.sensitivity(Relation.ADD_REMOVE, step)
+    assert moved == pytest.approx(1.0, abs=1e-9)

@@ -454,10 +454,15 @@ class Step:
     length: float
     coordinates: Ints
 
+    def start(self, ridge: float) -> Floats:
+        return self.point.w * (1.0 - self.length * ridge / np.square(self.point.scales))
+
 
 @dataclass(frozen=True)
 class GradientStep(FromSum, ClippedSum):
     r"""``w - length (sum of truncated gradients / records + ridge w)`` on the coordinates of a :class:`Step`.
+
+    In L2 what the sum adds to its public start: an intercept far from zero would round it.
 
     **Privacy.** One record moves each coordinate by at most ``lam = length * threshold / records`` (twice
     when replaced): lam in Linf, ``sqrt(coordinates) lam`` in L2, or ``joint lam`` where gradients are clipped
@@ -500,9 +505,8 @@ class GradientStep(FromSum, ClippedSum):
         return RobustGradient(self.loss, self.truncation).evaluate(records, params.point)
 
     def finished(self, total: Floats, params: Step) -> Floats:
-        point = params.point
-        slope = total / self.records + self.ridge * point.w / np.square(point.scales)
-        return (point.w - params.length * slope).reshape(-1)[params.coordinates]
+        start = params.start(self.ridge) if self.norm is Norm.LINF else 0.0
+        return (start - params.length * (total / self.records)).reshape(-1)[params.coordinates]
 
 
 @dataclass(frozen=True)
@@ -624,7 +628,8 @@ class HeavyTailedSparse:
                 out[free[best.indices]] = best.values
                 chosen = kept
         if chosen.size:
-            out[chosen] = curator.release("values", Step(point, length, chosen))
+            step = Step(point, length, chosen)
+            out[chosen] = step.start(problem.ridge).reshape(-1)[chosen] + curator.release("values", step)
         return out.reshape(w.shape)
 
     def _patience(self, curator: Curator, problem: Problem, cut: float) -> float:
