@@ -39,12 +39,18 @@ FALL, SURE, WORSE = 0.02, 3.0, 0.5
 Fit = Callable[[np.random.Generator, int, float], float]
 
 
-def numbers(draw: Callable[[np.random.Generator, int], tuple], norm: float, bound: float) -> Fit:
-    """Return the squared error of a linear regression over the variance of the targets."""
+def numbers(
+    draw: Callable[[np.random.Generator, int], tuple], norm: float, bound: float, kept: int | None = None
+) -> Fit:
+    """Return the squared error of a linear regression, sparse or not, over the variance of the targets."""
 
     def fit(rng: np.random.Generator, n: int, epsilon: float) -> float:
         X, y = draw(rng, n + TESTED)
-        model = sordino.LinearRegression(epsilon, DELTA, data_norm=norm, target_bound=bound).fit(X[:n], y[:n])
+        bounds = {"data_norm": norm, "target_bound": bound}
+        model: Any = sordino.LinearRegression(epsilon, DELTA, **bounds)
+        if kept is not None:
+            model = sordino.SparseLinearRegression(epsilon, DELTA, n_nonzero_coefs=kept, **bounds)
+        model.fit(X[:n], y[:n])
         return float(np.mean(np.square(model.predict(X[n:]) - y[n:])) / np.var(y[n:]))
 
     return fit
@@ -103,6 +109,11 @@ def _wide(rng: np.random.Generator, n: int) -> tuple:
     return X, (4.0 * X[:, :4].sum(axis=1) + rng.logistic(size=n)).clip(-10.0, 10.0)
 
 
+def _few_of_many(rng: np.random.Generator, n: int) -> tuple:
+    X = rng.uniform(-1.0, 1.0, (n, 20))
+    return X, (X[:, 3:6] @ [1.5, -1.0, 2.0] + rng.normal(size=n)).clip(-8.0, 8.0)
+
+
 def _odds(rng: np.random.Generator, n: int) -> tuple:
     X = np.column_stack([rng.uniform(-1.0, 1.0, (n, 2)), rng.random((n, 2)) < 0.2])
     return X, rng.random(n) < expit(X @ [2.0, 0.0, 1.0, -1.0])
@@ -117,6 +128,7 @@ DESIGNS: dict[str, Fit] = {
     "numbers, mixed columns": numbers(_mixed, 2.5, 8.0),
     "numbers, gamma of two columns": numbers(_waits, 1.5, 40.0),
     "numbers, 30 grades": numbers(_wide, 1.0, 10.0),
+    "numbers, 3 of 20 columns": numbers(_few_of_many, 4.5, 8.0, 3),
     "labels, four columns": labels(_odds, 2.0),
     "labels, one in ten, flipped": labels(_rare, 5.6),
     "a table": table,

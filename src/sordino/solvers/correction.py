@@ -59,6 +59,8 @@ _MANY_OFFSET, _MANY = 0.07, 5000.0
 _NARROW_OFFSET, _NARROW = 0.6, 1000.0
 # So many records times epsilon for each coefficient make the whole gradient worth its share.
 ROOM = 300.0
+# So many times as many leave more of it than descents need.
+_MUCH_ROOM = 4.0
 # A step on counts goes astray by factors, not by sums, and waits for so many times as many.
 _COUNTS_ROOM = 3.0
 # A tail that a clip would take counts as a bias by so much of what one side has more.
@@ -146,7 +148,7 @@ def correction_queries(
         share = SCORE
         if coefficients == problem.features:  # the stages of a sparse model leave it no more
             room = problem.population * problem.epsilon / (ROOM * (coefficients + 1))
-            share = min(SCORE * room**0.25, MOST_SCORE)
+            share = min(SCORE * max(room / _MUCH_ROOM, 1.0) ** 0.25, MOST_SCORE)
         asked["whole"] = (GradientShells(problem.loss), SCORE_ASKS, share)
     if problem.loss.targets == "counts" and coefficients <= COLUMNS and asks_gradient(problem, coefficients):
         plain = math.isinf(problem.epsilon)
