@@ -43,6 +43,23 @@ def test_nobody_is_on_both_sides_and_nothing_is_lost(visits, ending):
     pd.testing.assert_frame_equal(both, visits.sort_values(["who", "age"]).reset_index(drop=True))
 
 
+def test_the_parts_of_a_csv_file_are_read_by_its_own_options(visits):
+    words = ["Käse; Brot", 'says "no"']
+    text = visits.assign(what=[words[i % 2] for i in range(len(visits))])
+    text.to_csv("ours.csv", sep=";", decimal=",", encoding="latin-1", index=False)
+    typed(
+        "split", "ours.csv", "--person", "who", "--encoding", "latin-1", "--train", "a.csv", "--test", "b.csv"
+    )
+    kept = [pd.read_csv(f, sep=";", decimal=",", encoding="latin-1") for f in ("a.csv", "b.csv")]
+    both = pd.concat(kept).sort_values(["who", "age"]).reset_index(drop=True)
+    pd.testing.assert_frame_equal(both, text.sort_values(["who", "age"]).reset_index(drop=True))
+    text.to_csv("bare.csv", sep="|", header=False, index=False)
+    bare = ("--no-header", "--delimiter", "|", "--train", "a.tsv", "--test", "c.csv")
+    typed("split", "bare.csv", "--person", "x1", *bare)
+    lines = [pd.read_csv(f, sep=s, header=None) for f, s in (("a.tsv", "\t"), ("c.csv", "|"))]
+    assert [part.shape for part in lines] == [(1400, 4), (600, 4)]
+
+
 def test_the_split_is_public_and_repeatable(visits):
     words = ("split", "visits.csv", "--person", "who", "--train", "a.csv", "--test", "b.csv", "--force")
     typed(*words)

@@ -29,7 +29,7 @@ def test_a_stranger_types_what_init_says_and_has_a_report(people):
     told = typed_json("init", "people.csv", "--target", "y", "--epsilon", 4)
     assert told["next"][1:] == [
         "sordino split people.csv --schema people.toml --train people-train.csv --test people-test.csv",
-        "sordino fit people-train.csv --config people.run.toml",
+        "sordino fit --config people.run.toml",
         "sordino evaluate people.sordino people-test.csv --config people.run.toml --epsilon 0.5 --output "
         "people-score.json",
         "sordino report people.sordino --ledger budget.db --dataset people --output people.html --scores "
@@ -120,6 +120,10 @@ def test_other_files_are_recognised_and_strange_ones_refused(tmp_path):
 def test_init_where_nobody_can_be_asked_names_the_whole_command(folder):
     assert "Type: sordino init DATA --target COLUMN --epsilon 3" in typed("init", code=2, stdin="")
     assert "init people.csv --target COLUMN" in typed("init", "people.csv", code=2, stdin="")
+    given = typed("init", "people.csv", "--target", "y", "--person", "a", code=2, stdin="")
+    assert "Type: sordino init people.csv --target y --epsilon 3 --person a" in given.replace(
+        "--delta 1e-05 ", ""
+    )
     assert "protects nobody" in typed("init", "people.csv", "--target", "y", "--epsilon", "inf", code=3)
     assert not (folder / "people.toml").exists()
 

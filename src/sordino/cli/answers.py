@@ -29,7 +29,7 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
     """Split DATA into two files, all rows of a person in one of them.
 
     Who comes where depends on a public seed and on the order of the file, not on values. Both files hold
-    records: only you may read them.
+    records: only you may read them. CSV files are written as DATA is, so that the same options read them.
     """
     import numpy as np
 
@@ -54,7 +54,7 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
     judges = public.permutation(count)[: round(share * count)]
     held = np.isin(owners, judges)
     for place, chosen in ((train, ~held), (test, held)):
-        content = packed_table(table.take(np.flatnonzero(chosen)), place.suffix)
+        content = packed_table(table.take(np.flatnonzero(chosen)), place.suffix, file)
         replace_file(place, content, own=True)
     unit = "records" if person is None else "persons"
     found = {"unit": unit, "train": count - len(judges), "test": len(judges), "seed": seed}

@@ -62,7 +62,10 @@ def init(
     except click.Abort:
         if sys.stdin.isatty():  # Ctrl-C
             raise
-        wanted = f"sordino init {data or 'DATA'} --target COLUMN --epsilon 3"
+        told |= {"ledger": ledger}
+        wanted = shared.command_line(
+            "init", data or "DATA", target=target or "COLUMN", epsilon=epsilon or 3, **told
+        )
         raise click.UsageError(f"Nobody can be asked here. Type: {wanted}") from None
     if not math.isfinite(epsilon):
         raise InvalidInputError(
@@ -76,32 +79,34 @@ def init(
     shared.require_writable(force, schema, config)
     usual = {"encoding": "utf-8", "decimal": "."}
     how = {key: value for key, value in told.items() if value and value != usual.get(key)}
-    if "kind" in how:
-        how["format"] = how.pop("kind")
     kinds = {column: kind for column, kind in ((target, "target"), (person, "person")) if column}
-    draft = draft_schema(shared.data_file(data, told), kinds=kinds)
+    file = shared.data_file(data, told)
+    draft = draft_schema(file, kinds=kinds)
     policy = BudgetPolicy(epsilon, delta, Relation.ADD_REMOVE, "person" if person else "record")
     with shared.open_ledger(ledger, create=True) as book:
         book.create(name, policy)
     replace_file(schema, draft.encode())
-    fit = {"data": data, "schema": str(schema), "epsilon": epsilon / _SHARE, "output": f"{name}.sordino"}
+    check = shared.command_line("schema", "check", schema, data, **how, ledger=ledger, dataset=name)
+    ending = file.kind if file.kind in ("csv", "tsv") else "parquet"
+    train, test, score = (f"{name}-{end}" for end in (f"train.{ending}", f"test.{ending}", "score.json"))
+    parts = {"schema": schema, **how, "train": train, "test": test}
+    if how.pop("kind", None):
+        how["format"] = ending
+    fit = {"data": train, "schema": str(schema), "epsilon": epsilon / _SHARE, "output": f"{name}.sordino"}
     head = "# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n"
     if ledger != (ledger := hide(ledger)):
         head += "# The password of the ledger is not written down: PGPASSWORD or a password file has it.\n"
     said = tomli_w.dumps({"ledger": ledger, "dataset": name, **how, "fit": fit})
     replace_file(config, f"{head}{said}".encode())
-    check = shared.command_line("schema", "check", schema, data, **how)
-    train, test, score = (f"{name}-{end}" for end in ("train.csv", "test.csv", "score.json"))
     price = {"config": config, "epsilon": epsilon / (2 * _SHARE), "output": score}
-    page = {"ledger": ledger, "dataset": name, "output": f"{name}.html", "scores": None if how else score}
-    steps = [f"Fill in the blanks of {schema}, then: {check}"]
-    if how:  # `split` writes plain CSV, which the options of another file would misread
-        steps.append(shared.command_line("fit", config=config))
-    else:
-        steps.append(shared.command_line("split", data, schema=schema, train=train, test=test))
-        steps.append(shared.command_line("fit", train, config=config))
-        steps.append(shared.command_line("evaluate", fit["output"], test, **price))
-    steps.append(shared.command_line("report", fit["output"], **page))
+    page = {"ledger": ledger, "dataset": name, "output": f"{name}.html", "scores": score}
+    steps = [
+        f"Fill in the blanks of {schema}, then: {check}",
+        shared.command_line("split", data, **parts),
+        shared.command_line("fit", config=config),
+        shared.command_line("evaluate", fit["output"], test, **price),
+        shared.command_line("report", fit["output"], **page),
+    ]
     made = {"schema": schema, "config": config, "ledger": ledger, "dataset": name, "next": steps}
     words = f"{name}: epsilon {epsilon:g}, delta {delta:g} per {policy.unit} on {ledger}. No record was read."
     lines = "".join(f"\n  {i}. {step}" for i, step in enumerate(steps, 1))

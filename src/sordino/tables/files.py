@@ -410,13 +410,17 @@ def _read_table(
     return _arrow_reader(file).read_all()
 
 
-def packed_table(table: Any, ending: str) -> bytes:
-    """Return an Arrow table as the bytes of a file with this ending: Parquet, or CSV."""
+def packed_table(table: Any, ending: str, like: DataFile) -> bytes:
+    """Return an Arrow table as a file with this ending: Parquet, or CSV that is written ``like`` another."""
     content = io.BytesIO()
     if _ENDINGS.get(ending.lower()) == "parquet":
         arrow("pyarrow.parquet").write_table(table, content)
     else:
-        arrow("pyarrow.csv").write_csv(table, content)
+        mark = like.delimiter or (header(like).delimiter if like.header and like.kind == "csv" else ",")
+        mark = "\t" if _ENDINGS.get(ending.lower()) == "tsv" else mark
+        how = arrow("pyarrow.csv").WriteOptions(include_header=like.header, delimiter=mark)
+        arrow("pyarrow.csv").write_csv(table, content, how)
+        return content.getvalue().decode().encode(like.encoding)
     return content.getvalue()
 
 
