@@ -283,4 +283,12 @@ def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     assert "yesterday &lt;i&gt;" in page
     assert "Page by Sordino" in page
     known = report_html(copy, ledger=booked.ledger, dataset_id="ward 7")
-    assert "reservation 2 is for just these" in known
+    assert "the ledger holds a reservation for exactly these releases</strong> (reservation 2)" in known
+    assert '<span class="badge note">copy, confirmed by the ledger</span>' in known
+    assert "nobody can check here" in known
+    assert '<span class="badge mid">unverified copy</span>' in page
+    assert "the ledger holds a reservation" not in page
+    learned = replace(copy.privacy_, learned=(Price.of(booked.privacy_),))
+    both = report_html(learned, ledger=booked.ledger, dataset_id="ward 7")
+    assert '<span class="badge mid">unverified copy</span>' in both
+    assert "the price of the schema was read from the file alone" in both

@@ -13,6 +13,8 @@ from sordino.errors import FitWarning, InvalidInputError
 from sordino.estimators.metrics import METRICS, judge
 from sordino.kernel import public_generator
 from sordino.report import report_html
+from sordino.report.plots import plain_number, target_words
+from sordino.report.run_page import scores_of
 from sordino.saving.files import model_digest
 from sordino.tables import Category, Number, Target, learn_schema
 
@@ -48,7 +50,12 @@ def test_each_column_has_its_curve(model, tmp_path):
     assert "What matters" in page
     model.save(tmp_path / "m.sordino")
     told = CliRunner().invoke(main, ["inspect", str(tmp_path / "m.sordino")])
-    assert "Effects on the log odds" in told.output
+    assert "Effects on the log odds of ill = yes;" in told.output
+    assert "Predicts <b>ill = yes</b>" in page[: page.index("<h2>")]
+    assert "adds to the log odds of ill = yes," in page
+    sexes = page.split("<b>sex</b>")[1].split("</div>")[0]
+    assert "<span>f, m, (other), (missing)</span>" in sexes
+    assert sexes.count('<circle class="rest"') == 2
     assert "age" in told.output
     rows = {
         line.split()[0]: line for line in told.output.splitlines() if line.startswith(("  age ", "  sex "))
@@ -61,13 +68,26 @@ def test_each_column_has_its_curve(model, tmp_path):
     assert 'class="fill faint"' in bars.split('title="sex"')[1].split("<span")[1]
 
 
+def test_what_is_predicted_and_its_numbers_are_said_in_words():
+    ordered = SimpleNamespace(classes_=np.array(["a", "b", "c"]), coef_=np.zeros((1, 2)))
+    several = SimpleNamespace(classes_=np.array(["a", "b", "c"]), coef_=np.zeros((3, 2)))
+    assert [target_words(ordered), target_words(several)] == [
+        "the class above a level",
+        "the class, one of 3",
+    ]
+    assert [target_words(several, True), target_words(SimpleNamespace())] == ["the class = c", ""]
+    said = [plain_number(v, 3, "+") for v in (1843.2, -4271.0, 0.04851, 0.0, 3e7)]
+    assert said == ["+1,840", "-4,270", "+0.0485", "+0", "+3e+07"]
+
+
 def test_pairs_are_maps_on_one_scale_and_counts_are_logarithms():
     public, schema = public_generator(8), [Number("a", 0, 1), Number("b", 0, 1)]
     table = pd.DataFrame(public.uniform(size=(20_000, 2)), columns=["a", "b"])
     table["y"] = public.poisson(np.exp(2 * (2 * table["a"] - 1) * (2 * table["b"] - 1)))
-    schema = sordino.Schema([*schema, Target("y", "number", low=0, high=30)])
+    schema = sordino.Schema([*schema, Target("y", "number", low=0, high=30, unit="visits")])
     page = report_html(sordino.LinearRegression(4.0, schema=schema, loss="poisson", pairs=True).fit(table))
-    assert "moves the logarithm of the prediction" in page
+    assert "moves the logarithm of the prediction of y (visits)" in page
+    assert "LinearRegression, loss poisson" in page
     cells = page.split("<b>a x b</b>")[1].split("</div>")[0]
     assert cells.count("<rect") == cells.count('class="up"') + cells.count('class="down"') > 20
     assert 'opacity="1.0"' in cells
@@ -93,14 +113,23 @@ def test_pages_of_intervals_show_them_and_their_notes(model):
     assert "not known: ends are declared bounds" in page
 
 
+def test_two_scores_of_one_metric_keep_its_words(model):
+    score = sordino.private_score(model, people(seed=5), epsilon=0.5, delta=1e-6)
+    one, two = scores_of({"accuracy": score, "accuracy (b.json)": score})
+    assert one["words"] == two["words"] != ""
+    assert one["baseline"] == two["baseline"]
+
+
 def test_names_of_levels_that_are_cut_say_so():
     from sordino.report.run_page import _curve
 
     names = ("a", "b", "c", "d", "twelve signs", "thirteen sign", "g")
     shape = SimpleNamespace(name="ward", at=[names], effect=np.arange(7.0), noise=None)
-    assert _curve(shape)["first"] == "a, b, c, d, twelve signs, thirteen si..., ..."
-    shape = SimpleNamespace(name="ward", at=[names[:2]], effect=np.arange(2.0), noise=None)
-    assert _curve(shape)["first"] == "a, b"
+    assert _curve(shape)["first"] == "a, b, c, d, twelve signs, thirteen sign, g"
+    names = (*(f"level {i}" for i in range(29)), "x" * 20, "x" * 21, "(missing)")
+    shape = SimpleNamespace(name="ward", at=[names], effect=np.arange(32.0), noise=None)
+    last = f"level 14, ..., level 28, {'x' * 20}, {'x' * 19}..., (missing)"
+    assert _curve(shape)["first"].endswith(last)
 
 
 @pytest.mark.parametrize(

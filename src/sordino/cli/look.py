@@ -70,11 +70,13 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
 
 def _effect(shape: Any) -> tuple[str, ...]:
     """Return how much a column or pair matters and from where to where it acts, beside noise alone."""
-    low, high = float(shape.effect.min()), float(shape.effect.max())
+    from sordino.report.plots import plain_number
+
+    ends = [plain_number(float(end), 3, "+") for end in (shape.effect.min(), shape.effect.max())]
     known = shape.noise_alone is not None
     word = "could be noise" if known and shape.importance <= shape.noise_alone else ""
-    alone = f"{shape.noise_alone:.3g}" if known else "not known"
-    return shape.name, f"{shape.importance:.3g}", f"{low:+.3g} to {high:+.3g}", alone, word
+    alone = plain_number(shape.noise_alone, 3) if known else "not known"
+    return shape.name, plain_number(shape.importance, 3), f"{ends[0]} to {ends[1]}", alone, word
 
 
 def _numbers(model: Any) -> list[dict[str, Any]]:

@@ -62,10 +62,8 @@ def init(
     except click.Abort:
         if sys.stdin.isatty():  # Ctrl-C
             raise
-        told |= {"ledger": ledger}
-        wanted = shared.command_line(
-            "init", data or "DATA", target=target or "COLUMN", epsilon=epsilon or 3, **told
-        )
+        told = {"target": target or "COLUMN", "epsilon": epsilon or 3, **told, "ledger": ledger}
+        wanted = shared.command_line("init", data or "DATA", **told)
         raise click.UsageError(f"Nobody can be asked here. Type: {wanted}") from None
     if not math.isfinite(epsilon):
         raise InvalidInputError(
@@ -90,8 +88,7 @@ def init(
     ending = file.kind if file.kind in ("csv", "tsv") else "parquet"
     train, test, score = (f"{name}-{end}" for end in (f"train.{ending}", f"test.{ending}", "score.json"))
     parts = {"schema": schema, **how, "train": train, "test": test}
-    if how.pop("kind", None):
-        how["format"] = ending
+    how |= {"format": ending} if how.pop("kind", None) else {}
     fit = {"data": train, "schema": str(schema), "epsilon": epsilon / _SHARE, "output": f"{name}.sordino"}
     head = "# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n"
     if ledger != (ledger := hide(ledger)):

@@ -70,11 +70,11 @@ def log_ticks(low: float, high: float) -> list[float]:
     return ticks[::every]
 
 
-def plain_number(value: float) -> str:
+def plain_number(value: float, digits: int = 10, sign: str = "") -> str:
     """Return a number as people write it: 0.25, 1, 5,000, and powers of ten beyond."""
     if 1e-3 <= abs(value) < 1e6:
-        return f"{value:,.10g}"
-    return f"{value:.3g}"
+        return f"{float(f'{value:.{digits}g}'):{sign},.10g}"
+    return f"{value:{sign}.3g}"
 
 
 def coefficients_of(model: Any) -> list[tuple[Any, list[str], Floats, Floats | None]]:
@@ -124,10 +124,23 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
     return axes
 
 
-def margin_words(model: Any) -> str:
-    """Return what effects of a model are added to: the prediction, its logarithm, or log odds."""
+def target_words(model: Any, last: bool = False) -> str:
+    """Return what a model predicts: a column and its unit, or its class, of several the ``last``."""
+    column: Any = getattr(getattr(model, "schema", None), "target", None)
+    classes: Any = getattr(model, "classes_", ())
+    name = getattr(column, "name", "the class" if len(classes) else "")
+    if len(classes) > 2 and len(getattr(model, "coef_", classes)) == 1:  # in an order
+        return f"{name} above a level"
+    if len(classes):
+        return f"{name} = {classes[-1]}" if last or len(classes) == 2 else f"{name}, one of {len(classes)}"
+    return f"{name} ({column.unit})" if getattr(column, "unit", None) else name
+
+
+def margin_words(model: Any, last: bool = False) -> str:
+    """Return what effects of a model are added to: a prediction, its logarithm, or log odds, and of what."""
     link = model._loss().link.name if hasattr(model, "_loss") else ""
-    return {"log": "the logarithm of the prediction", "logit": "the log odds"}.get(link, "the prediction")
+    words = {"log": "the logarithm of the prediction", "logit": "the log odds"}.get(link, "the prediction")
+    return f"{words} of {target}" if (target := target_words(model, last)) else words
 
 
 def plot_shapes(model: Any, top: int = 6, label: Any = None) -> Any:

@@ -31,7 +31,7 @@ from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest, person
 from sordino.report.page import Booking, booking_of, render_page
-from sordino.report.plots import coefficients_of, margin_words
+from sordino.report.plots import coefficients_of, margin_words, plain_number, target_words
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, guess, percent, strength
 from sordino.saving.files import model_digest
@@ -142,7 +142,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         model = model.best_estimator_
     if isinstance(model, (Intervals, PredictionIntervals)):
         facts += _interval_facts(model)
-        return out | {"curves": _curves(model), "margin": margin_words(model.model), "paid": True}
+        return out | {"curves": _curves(model), "margin": margin_words(model.model, True), "paid": True}
     if isinstance(model, Pipeline):
         facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
         model = model.steps[-1][1]
@@ -151,12 +151,13 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         charts += _effects(model) if getattr(model, "shapes_", None) else _coefficients(model)
         charts += _scree(model)
         curves += _curves(model)
-        out["margin"] = margin_words(model)
+        out |= {"margin": margin_words(model, True), "target": target_words(model)}
     return out
 
 
 def _facts(model: Any) -> Iterable[tuple[str, str]]:
-    yield "model", type(model).__name__
+    loss = getattr(model, "loss", None)
+    yield "model", type(model).__name__ + (f", loss {loss}" if isinstance(loss, str) else "")
     encoder, columns = getattr(model, "encoder_", None), "columns"
     if encoder is not None:
         yield "columns of the table", f"{encoder.n_features_in_:,}"
@@ -199,7 +200,7 @@ def _effects(model: Any) -> list[Line]:
     most = max((max(s.importance, s.noise_alone or 0.0) for s in shapes), default=0.0) or 1.0
     bands = [None if s.noise_alone is None else (0.0, s.noise_alone) for s in shapes]
     bars = [
-        _bar(s.name, f"{s.importance:.3g}", (0.0, most), s.importance, band)
+        _bar(s.name, plain_number(s.importance, 3), (0.0, most), s.importance, band)
         for s, band in zip(shapes, bands, strict=True)
     ]
     caption = (
@@ -241,8 +242,9 @@ def _surface(shape: Any, reach: float) -> Line:
     ]
     texts = [[f"{v:g}" if isinstance(v, float) else str(v)[:12] for v in at] for at in shape.at]
     ends = [f"{name} {at[0]} to {at[-1]}" for name, at in zip(shape.columns, texts, strict=True)]
-    out = {"name": shape.name, "top": f"{effect.max():+.3g}", "bottom": f"{effect.min():+.3g}"}
-    return out | {"cells": cells, "first": f"→ {ends[0]}, ↑ {ends[1]}"}
+    low, high = (plain_number(end, 3, "+") for end in (effect.min(), effect.max()))
+    first = f"→ {ends[0]}, ↑ {ends[1]}"
+    return {"name": shape.name, "top": high, "bottom": low, "cells": cells, "first": first}
 
 
 def _curve(shape: Any) -> Line:
@@ -257,7 +259,7 @@ def _curve(shape: Any) -> Line:
     def height(values: Any) -> Any:
         return 80.0 * (high - values) / ((high - low) or 1.0)
 
-    ends = ("not known",) * 2 if open_ended.any() else (f"{low:+.3g}", f"{high:+.3g}")
+    ends = ("not known",) * 2 if open_ended.any() else tuple(plain_number(end, 3, "+") for end in (low, high))
     out = {"name": shape.name, "bottom": ends[0], "top": ends[1], "zero": float(height(0.0))}
     up, down, middle = height(effect + noise), height(effect - noise), height(effect)
     if isinstance(at[0], float) and len(at) > 1:
@@ -265,9 +267,10 @@ def _curve(shape: Any) -> Line:
         band = _path([*x, *x[::-1]], [*up, *down[::-1]])
         return out | {"first": f"{at[0]:g}", "last": f"{at[-1]:g}", "line": _path(x, middle), "band": band}
     x = 200.0 * (np.arange(len(at)) + 0.5) / len(at)
-    labels = [name if len(name := str(value)) <= 12 else f"{name[:11]}..." for value in at]
+    labels = [name if len(name := str(value)) <= 20 else f"{name[:19]}..." for value in at]
     dots = list(zip(x.tolist(), middle.tolist(), up.tolist(), down.tolist(), labels, strict=True))
-    return out | {"first": ", ".join([*labels[:6], *["..."] * (len(at) > 6)]), "dots": dots}
+    shown = labels if len(at) <= 20 else [*labels[:15], "...", *labels[-4:]]
+    return out | {"first": ", ".join(shown), "dots": dots}
 
 
 def _path(x: Any, y: Any) -> str:
@@ -289,7 +292,8 @@ def _coefficient_chart(title: str, names: Sequence[str], coef: Any, noise: Any, 
     order = np.argsort(-np.abs(np.nan_to_num(coef)), kind="stable")[: min(top, np.count_nonzero(coef))]
     band = np.zeros(len(coef)) if noise is None else 2.0 * np.nan_to_num(noise)
     reach = float(max(np.max(np.abs(coef[order]), initial=0.0), np.max(band[order], initial=0.0))) or 1.0
-    bars = [_bar(names[i], f"{coef[i]:+.3g}", (-reach, reach), coef[i], (-band[i], band[i])) for i in order]
+    said, ends = [plain_number(value, 3, "+") for value in coef], (-reach, reach)
+    bars = [_bar(names[i], said[i], ends, coef[i], (-band[i], band[i])) for i in order]
     rest = np.count_nonzero(coef) - len(order)
     more = f" {rest:,} smaller ones are not shown." if rest else ""
     known = (
@@ -342,10 +346,11 @@ def scores_of(scores: Any, digest: str = "") -> list[Line]:
 
 
 def _score(name: str, value: Any) -> Line:
-    row = metric_row(re.split(r" by |, ", name)[0].lower().replace(" ", "_"))
+    row = metric_row(re.split(r" by |, | \(", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
-    added = "" if row is None else f"each record adds: {row.words}"
     counted = next((line for line in getattr(report, "public", ()) if line.startswith("number of ")), "")
+    whose = "person adds the mean over their records of" if "persons" in counted else "record adds"
+    added = "" if row is None else f"each {whose}: {row.words}"
     out: Line = {"name": name, "words": "; ".join(filter(None, (added, clip_words(report), counted)))}
     out["price"] = (
         f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}; "
