@@ -36,7 +36,8 @@ def table(results):
     lines.append("|---|" + "---|" * len(columns))
     for method in ("gd", "agd", "rrp-sgd", "sgd", "srm"):
         cells = [results[t][e][method] for t, e in columns]
-        passes = round(cells[0]["passes"][0])
+        counts = [round(c["passes"][0]) for c in cells]
+        passes = " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
         shown = [
             f"{c['loss'][0]:.4f} ±{c['loss'][1]:.4f} / {c['gradient'][0]:.4f} ±{c['gradient'][1]:.4f}"
             for c in cells

@@ -100,6 +100,27 @@ def test_a_miss_is_not_reproducible_where_the_printed_noise_misses_too():
     assert "certifies 7, not 1" in said.words
 
 
+def test_a_miss_within_two_standard_errors_demonstrates_nothing():
+    clear, unclear = Cell((0.7, 0.9)), Cell((0.1, 0.9))  # .8 ± .1 and .5 ± .4 for .3
+    assert judged(table(), row(0.3), paper=clear, sound=clear).kind == NOT_REPRODUCIBLE
+    for cells in ({"paper": clear, "sound": unclear}, {"paper": unclear, "sound": clear}):
+        said = judged(table(), row(0.3), **cells)
+        assert said.kind == MISSED
+        assert said.words.endswith("not told apart: within two standard errors")
+    steep = table(tolerance=0.15, two_sided=True)
+    assert judged(steep, row(1.0), paper=clear, sound=unclear).kind == MISSED
+    assert judged(steep, row(0.3), paper=clear, sound=clear).kind == NOT_REPRODUCIBLE
+
+
+def test_on_a_stand_in_a_model_that_predicts_nothing_reaches_no_ratio():
+    weak = table(likeness="stand-in", trivial={"set": 0.6})  # printed: 5 times the plain loss, in other units
+    one = row(4.0, plain=0.8)
+    assert judged(weak, one, sound=Cell((0.4, 0.4)), plain=Cell((0.2,))).kind == BY_METHOD
+    said = judged(weak, one, sound=Cell((0.595, 0.595)), default=Cell((0.3,)), plain=Cell((0.2,)))
+    assert said.kind == BY_DEFAULT
+    assert said.words.endswith("no better than a model that predicts nothing")
+
+
 def test_what_the_printed_noise_alone_reaches_is_counted_apart_with_its_certificate():
     paper = Cell((0.1,), {"add-remove": 3.0, "replace-one": 7.0})
     said = judged(table(), row(0.3), paper=paper, sound=Cell((0.9,)))
@@ -252,7 +273,13 @@ def test_printed_noise_of_one_group_of_curves_says_nothing_of_their_order():
         MISSED, "here the order is b 0.2, c 0.2, a 0.4"
     )
     cells[0]["paper"] = paper
+    level = verdict(drawn, rows[0], list(zip(rows, cells)))
+    assert (level.kind, "paper mode tells no order" in level.words) == (MISSED, True)
+    cells[0]["paper"] = Cell((0.2,), {"add-remove": 9.0})
     assert verdict(drawn, rows[0], list(zip(rows, cells))).kind == NOT_REPRODUCIBLE
+    for one in cells:
+        one["sound"] = Cell((0.4,))  # curves that are not apart here demonstrate nothing either
+    assert verdict(drawn, rows[0], list(zip(rows, cells))).kind == MISSED
 
 
 def test_a_number_whose_order_of_magnitude_is_printed_is_judged_by_that():

@@ -251,7 +251,7 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
         return Verdict(UNJUDGED, table.likeness)
     if row.published is None:
         return _order(table, row, made)
-    if not _beats_nothing(table, row, Cell((row.published,))):
+    if not (_stands_in(table, row) or _beats_nothing(table, row, Cell((row.published,)))):
         said = {"sound": "by the method", "default": "by default"}
         means = ", ".join(f"{cell.mean:.3g} {said[mode]}" for mode, cell in ways.items())
         return Verdict(NOTHING, f"{row.published:g} for {table.trivial[row.group]:.4g}; ours is {means}")
@@ -273,12 +273,15 @@ def _finite(cell: Cell | str) -> Cell | None:
     return cell if isinstance(cell, Cell) and math.isfinite(cell.mean) else None
 
 
+def _stands_in(table: Table, row: Row) -> bool:
+    return (row.likeness or table.likeness) == "stand-in"
+
+
 def _units(table: Table, row: Row, cells: Cells) -> list[tuple[float, float, str]]:
     """Return the units in which a row is judged: ours, the paper's, and their name."""
-    likeness = row.likeness or table.likeness
-    raw = [] if likeness == "stand-in" else [(1.0, 1.0, "")]
+    raw = [] if _stands_in(table, row) else [(1.0, 1.0, "")]
     ours = reference(table, cells)
-    if likeness == "same" or ours is None or not row.published_plain:
+    if (row.likeness or table.likeness) == "same" or ours is None or not row.published_plain:
         return raw
     name = "the model without privacy" if ours is cells["plain"] else "our best model, a private one,"
     return [*raw, (ours.mean, row.published_plain, f" times {name}")]
@@ -291,23 +294,25 @@ def reference(table: Table, cells: Cells) -> Cell | None:
     return table.best([cell for mode in MODES[1:] if (cell := _finite(cells[mode])) is not None])
 
 
-def _standing(table: Table, row: Row, cells: Cells, cell: Cell) -> str | None:
+def _standing(table: Table, row: Row, cells: Cells, cell: Cell, errors: float = 0.0) -> str | None:
     """Return whether a number is beaten, reached or not; by number and ratio it is the worse of the two.
 
-    One run beats nothing: its standard error is not known.
+    One run beats nothing: its standard error is not known. A model that predicts nothing reaches nothing.
+    ``errors`` are granted beyond the room.
     """
     assert row.published is not None
     order, found = ("behind", "reached", "beaten"), []
     size = abs(row.published)
     for ours, printed, _ in _units(table, row, cells):
+        granted = errors * cell.error / ours
         gain = table.gain(cell.mean / ours, row.published / printed)
         if table.two_sided:
-            found.append(int(abs(gain) <= max(table.tolerance, table.share * size)))
+            found.append(int(abs(gain) <= max(table.tolerance, table.share * size) + granted))
             continue
         room = max(min(0.1 * table.spread(row), 0.05 * size), table.share * size) / printed
         beaten = len(cell.values) > 1 and gain > max(room, 2 * cell.error / ours)
-        found.append(2 if beaten else int(gain >= -room))
-    return order[min(found)] if found else None
+        found.append(2 if beaten else int(gain >= -room - granted))
+    return order[min(found) * _beats_nothing(table, row, cell)] if found else None
 
 
 def _reach_words(table: Table, row: Row, cells: Cells, cell: Cell | None) -> str:
@@ -319,14 +324,15 @@ def _reach_words(table: Table, row: Row, cells: Cells, cell: Cell | None) -> str
         f"{cell.mean / ours:.4g}{name} for {row.published / printed:.4g}"
         for ours, printed, name in _units(table, row, cells)
     ]
-    return f"the method reaches {', and '.join(said)} printed"
+    nothing = "" if _beats_nothing(table, row, cell) else ", no better than a model that predicts nothing"
+    return f"the method reaches {', and '.join(said)} printed{nothing}"
 
 
 def _by_printed(table: Table, row: Row, cells: Cells) -> tuple[str, list[str]]:
     """Return the kind of a miss, and what the printed noise shows: an epsilon, a number that is not reached.
 
     A number that our model without privacy does not reach either may be missed by our protocol. So may one on
-    a stand-in, whose settings are ours.
+    a stand-in, whose settings are ours. A miss by less than two standard errors demonstrates nothing.
     """
     paper, plain = cells["paper"], _finite(cells["plain"])
     if not isinstance(paper, Cell):
@@ -336,18 +342,21 @@ def _by_printed(table: Table, row: Row, cells: Cells) -> tuple[str, list[str]]:
     said = [f"the printed noise certifies {found}, not {row.epsilon:g}"] if worst > row.epsilon else []
     if math.isfinite(paper.mean) and _standing(table, row, cells, paper) != "behind":
         return BY_PRINTED if said else MISSED, said
-    if (row.likeness or table.likeness) == "stand-in":
+    if _stands_in(table, row):
         return MISSED, said
     reachable = plain is None or _standing(table, row, cells, plain) != "behind"
     said.append(f"the printed noise itself reaches {paper.mean:.4g} here")
-    return NOT_REPRODUCIBLE if reachable else MISSED, said
+    tried = [cell for cell in (cells["sound"], paper) if isinstance(cell, Cell)]
+    if all(_standing(table, row, cells, cell, errors=2.0) == "behind" for cell in tried):
+        return NOT_REPRODUCIBLE if reachable else MISSED, said
+    return MISSED, [*said, "not told apart: within two standard errors"]
 
 
 def _without(table: Table, row: Row, cells: Cells) -> Iterator[str]:
     """Yield what can be had here without privacy, where that is no more than what is printed with it."""
-    plain, stand_in = cells["plain"], (row.likeness or table.likeness) == "stand-in"
+    plain = cells["plain"]
     assert row.published is not None
-    if isinstance(plain, Cell) and not stand_in and table.gain(plain.mean, row.published) < 0:
+    if isinstance(plain, Cell) and not _stands_in(table, row) and table.gain(plain.mean, row.published) < 0:
         yield f"without privacy {plain.mean:.4g} is reached here"
 
 
@@ -366,6 +375,7 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
         return Verdict(REPRODUCED, f"the order of the curves as far as they are apart, {here}")
     else:
         words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
+        kind = MISSED if shown is None and kind == NOT_REPRODUCIBLE else kind
     return Verdict(kind, "; ".join([words, *reasons]))
 
 
@@ -374,11 +384,11 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str,
     printed, row, kind, said = _methods(beside, "paper"), beside[0][0], MISSED, []
     order = table.order_of(row)
     if sum(bool(printed.keys() & group) for group in order) > 1:  # of one group alone there is no order
-        shown = bool(_shows_order(table, row, printed))
+        shown = _shows_order(table, row, printed)
         best = [v for method in order[0] if method in printed for v in printed[method].certified.values()]
         beyond = max(best, default=0.0) > row.epsilon  # noise of others that is too small helps them alone
-        kind = (BY_PRINTED if beyond else MISSED) if shown else NOT_REPRODUCIBLE
-        words = "shows it" if shown else "does not show it either"
+        kind = NOT_REPRODUCIBLE if shown is False else BY_PRINTED if shown and beyond else MISSED
+        words = {True: "shows it", False: "does not show it either", None: "tells no order"}[shown]
         said.append(f"paper mode {words}: {_ranking_words(table, printed)}")
     ours = _finite(beside[0][1]["default"])
     if (
