@@ -4,7 +4,8 @@
     python tools/papers_audit.py --page       writes what was kept into docs/audit.md
 
 Transcripts are drawn for a record that adds a whole contribution to every answer, and for one that adds the
-opposite (replace-one, which all papers state), with the printed noise at the printed settings. A likelihood
+opposite (replace-one, which all papers state), with the printed noise, on Poisson batches, at the settings of
+docs/papers.md, printed or ours. No algorithm is run. A likelihood
 ratio tells them apart; its threshold is chosen on a fifth of the draws. The bound is ln((TPR - delta) / FPR)
 at 95 % confidence, without any assumption, so N draws show about ln(N / 5) at most.
 """
