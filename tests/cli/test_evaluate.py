@@ -151,7 +151,10 @@ def test_a_score_says_that_it_is_worse_than_the_constant_and_that_records_count_
     for rows, worse in (("same.csv", False), ("other.csv", True)):
         found = typed_json("evaluate", rates, rows, "--metric", "mse", *price)
         assert found["worse than constant"] is worse
-        assert found["notes"] == ["records count alike in scores: only fits are weighted by 'years'"]
+        assert found["notes"][0] == "records count alike in scores: only fits are weighted by 'years'"
+        fitted = "scored on same.csv, the name of the file that it was fitted to: "
+        assert [note.startswith(fitted) for note in found["notes"][1:]] == [True] * (rows == "same.csv")
+        assert found["data"].partition(",")[0] == rows
         assert found["privacy"] is None or found["notes"][0] in found["privacy"]["public"]
         text = typed("evaluate", rates, rows, "--metric", "neg_mean_squared_error", *price)
         assert (words in text) is worse

@@ -114,7 +114,7 @@ def test_the_report_shows_score_settings_command_and_booking(model, booked, fold
         "accuracy",
         "data_norm=3",
         "sordino fit people.csv",
-        "people.csv, 800 rows",
+        "people.csv, 800 records of it",
     ):
         assert words in page
     assert f"Saved by</dt><dd>Sordino {sordino.__version__}" in page

@@ -211,8 +211,8 @@ def test_door_18_a_page_takes_no_score_of_another_model(tmp_path):
     assert "'other.json' is the score of another model" in words
     typed(*page, "--scores", tmp_path / "one.json", "--scores", tmp_path / "again.json")
     text = (tmp_path / "page.html").read_text("utf-8")
-    assert "accuracy (one.json)" in text
-    assert "accuracy (again.json)" in text  # the second took the place of the first
+    assert "accuracy on rows.npz (one.json)" in text
+    assert "accuracy on rows.npz (again.json)" in text  # the second took the place of the first
     assert "per record; unverified copy" in text
 
 

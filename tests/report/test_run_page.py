@@ -282,6 +282,11 @@ def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     assert "no file can prove" in page
     assert "yesterday &lt;i&gt;" in page
     assert "Page by Sordino" in page
+    budget = sordino.BudgetPolicy(epsilon=9.0, delta=1e-4)
+    booked.ledger.create("another ward", budget)
+    denied = report_html(copy, ledger=booked.ledger, dataset_id="another ward")
+    assert '<span class="badge bad">unverified copy</span>' in denied
+    assert "<strong>The ledger has no reservation of &#39;another ward&#39;" in denied
     known = report_html(copy, ledger=booked.ledger, dataset_id="ward 7")
     assert "the ledger holds a reservation for exactly these releases</strong> (reservation 2)" in known
     assert '<span class="badge note">copy, confirmed by the ledger</span>' in known

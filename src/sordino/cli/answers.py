@@ -119,13 +119,9 @@ def predict(
 @shared.DATA
 @shared.TARGET
 @click.option(
-    "--metric",
-    "--scoring",
-    "metric",
-    cls=shared.Once,
-    type=shared.METRIC,
+    "--metric", "--scoring", "metric", cls=shared.Once, type=shared.METRIC,
     help="Else accuracy of classes, r2 of numbers.",
-)
+)  # fmt: skip
 @click.option(
     "--bounds", metavar="LOW,HIGH", help="Of targets that are numbers, with noise; else the model's own."
 )
@@ -159,7 +155,7 @@ def evaluate(
     from sordino.cli.rows import for_model
     from sordino.estimators.evaluation import alike_words
     from sordino.estimators.metrics import find_metric
-    from sordino.saving.files import model_digest
+    from sordino.saving.files import about, model_digest
 
     if public == (chosen["epsilon"] is not None):
         raise click.UsageError("Say either --epsilon (sensitive rows, paid) or --public (exact).")
@@ -176,7 +172,10 @@ def evaluate(
     rows = for_model(file, fitted, judge=True, target=target)
     asked["groups"] = rows.groups
     found: dict[str, Any] = {"model": model_digest(fitted), "metric": metric or row.name}
-    found["notes"] = list(alike_words(fitted))
+    found |= {"data": file.name, "notes": list(alike_words(fitted))}
+    if file.path != "-" and file.name == about(model)["about"].get("run", {}).get("data"):
+        found["data"] += ", the name of the file that it was fitted to"
+        found["notes"].append(f"scored on {found['data']}: score records that it has not seen")
     if public:
         _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, as_json)
         return

@@ -92,6 +92,7 @@ def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
             "spent": f"{spent.fraction:.1%} in {spent.reservations} reservation(s) ({shared.bound(spent)})",
             "left": f"{left.fraction:.1%}, enough for one more plan of "
             f"epsilon {at_least(left.epsilon)}, delta {at_least(left.delta, 3)}",
+            "what counts": "the percentages; epsilons of several plans do not add up to that of all together",
         }
         if tight:
             found = book.nonadaptive(dataset)

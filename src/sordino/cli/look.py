@@ -151,7 +151,7 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
 
     facts = {}
     if "data" in run:
-        rows = f", {run['rows']:,} rows" if "rows" in run else ""
+        rows = f", {run['rows']:,} records of it" if "rows" in run else ""
         facts["Data"] = f"{run['data']}{rows}"
     if "started" in run:
         started, finished = (run[key][:16].replace("T", " ") for key in ("started", "finished"))
@@ -178,7 +178,8 @@ def _score(path: Path, digest: str) -> tuple[str, Any]:
                 f"{path.name!r} is the score of another model. Pass the scores of this one."
             )
         unknown = "" if "model" in found else " (model not stated)"
-        return f"{found['metric']}{unknown}", _value(found)
+        name = f"{found['metric']} on {found['data']}" if "data" in found else found["metric"]
+        return f"{name}{unknown}", _value(found)
     except InvalidInputError:
         raise
     except (OSError, KeyError, TypeError, ValueError, AttributeError):

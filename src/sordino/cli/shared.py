@@ -359,9 +359,13 @@ def require_budget(ledger: str, dataset: str) -> None:
 
 
 def tell_unbooked(budget: dict[str, Any]) -> None:
-    """Say that nobody adds up what was released, where no ledger does."""
-    if budget["ledger"] is None:
-        click.echo("Note: booked on no ledger, so nobody adds it to what else is released.", err=True)
+    """Say what is left of the budget, or that nobody adds up what was released, where no ledger does."""
+    words = "Note: booked on no ledger, so nobody adds it to what else is released."
+    if budget["ledger"] is not None:
+        with open_ledger(budget["ledger"]) as book:
+            name, left = budget["dataset_id"], book.remaining(budget["dataset_id"])
+        words = f"Booked: {left.fraction:.1%} of the budget of {name} is left."
+    click.echo(words, err=True)
 
 
 def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:

@@ -184,12 +184,8 @@ def _machine() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     modules = {"tables": "pandas", "save": "skops", "torch": "torch", "dask": "dask", "flower": "flwr"}
-    modules |= {
-        "mpc": "cryptography",
-        "postgres": "psycopg",
-        "onnx": "skl2onnx",
-        "transformers": "transformers",
-    }
+    modules |= {"mpc": "cryptography", "postgres": "psycopg", "onnx": "skl2onnx"}
+    modules["transformers"] = "transformers"
     for extra, module in modules.items():
         words = f"not installed; if wanted: pip install 'sordino[{extra}]'"
         with suppress(metadata.PackageNotFoundError):

@@ -196,8 +196,8 @@ class OrderedLogisticRegression(_DenseLevels, _Dense, ClassifierBase):
         X, y, groups = self._read_table(X, y, groups)
         if groups is not None or in_dask(X):
             raise UnsupportedError(
-                "Classes in an order are learned from records in one place, without groups or persons. "
-                "Use LogisticRegression, or declare a person column as Ignored and pass rows_per_person."
+                "Classes in an order are learned without groups or a person column, and not from Dask. Use "
+                "LogisticRegression (--model logistic), or ignore that column and pass rows_per_person."
             )
         X, y = check_data(self, X, y)
         codes, self.classes_, public = encoded_labels(self, y)

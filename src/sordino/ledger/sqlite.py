@@ -141,8 +141,8 @@ class SQLiteStore(Store):
     def _require_file(self) -> None:
         if not self.path.exists():
             raise LedgerError(
-                f"There is no ledger at {self.label}. Check the path, or make one with "
-                "`sordino ledger create`."
+                f"There is no ledger at {self.label}. Check the path or restore a backup; only if nothing "
+                "was ever released, make one with `sordino ledger create`."
             )
         if self.path.stat().st_size == 0:
             raise LedgerCorruptError(

@@ -130,10 +130,8 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         return out
     joint = getattr(model, "result", None)
     if isinstance(joint, dict) and "coef" in joint:  # of a joint run
-        coef = np.ravel(joint["coef"])
-        charts.append(
-            _coefficient_chart("Coefficients", [f"x{i}" for i in range(coef.size)], coef, None, TOP)
-        )
+        names = [f"x{i}" for i in range(np.size(joint["coef"]))]
+        charts.append(_coefficient_chart("Coefficients", names, np.ravel(joint["coef"]), None, TOP))
         return out
     while hasattr(model, "best_estimator_") and hasattr(model, "best_params_"):  # a search
         chosen = ", ".join(f"{k} = {plain(v)}" for k, v in model.best_params_.items())
@@ -341,12 +339,13 @@ def scores_of(scores: Any, digest: str = "") -> list[Line]:
             for row, number, *ends in rows:
                 title = ", ".join(f"{k}={v}" for k, v in zip(value.keys, row, strict=True))
                 parts.append((title, PrivateFloat(number, value.privacy, (ends[0], ends[1]))))
-        out += [_score(f"{name}, {group}", part) for group, part in parts] or [_score(str(name), value)]
+        lines = [_score(f"{name}, {group}", part) for group, part in parts] or [_score(str(name), value)]
+        out += [line | {"price": f"{line['price']}{', once for all groups' * bool(parts)}"} for line in lines]
     return out
 
 
 def _score(name: str, value: Any) -> Line:
-    row = metric_row(re.split(r" by |, | \(", name)[0].lower().replace(" ", "_"))
+    row = metric_row(re.split(r" by | on |, | \(", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
     counted = next((line for line in getattr(report, "public", ()) if line.startswith("number of ")), "")
     whose = "person adds the mean over their records of" if "persons" in counted else "record adds"
@@ -401,8 +400,7 @@ def write_report(model: Any, path: str | Path, **details: Any) -> Path:
 
     **Privacy.** The page shows released numbers and declared constants only.
     """
-    page = report_html(model, **details)
-    path = Path(path)
+    page, path = report_html(model, **details), Path(path)
     path.write_text(page, encoding="utf-8")
     return path
 
@@ -490,9 +488,8 @@ def attack_section(model: Any) -> str:
 
     **Privacy.** The records are made up from declared facts, so that the page depends on no real one.
     """
-    if not hasattr(model, "privacy_") or not (hasattr(model, "coef_") or hasattr(model, "components_")):
-        return ""
-    if model.n_features_in_ > QUICK:
+    linear = hasattr(model, "coef_") or hasattr(model, "components_")
+    if not hasattr(model, "privacy_") or not linear or model.n_features_in_ > QUICK:
         return ""
     try:
         return audit(model, seconds=0.0, draws=0).to_html()  # escaped already
