@@ -247,3 +247,13 @@ def test_errors_and_notes_name_options_and_not_parameters_of_python(folder):
     assert "no --delta" in typed(*fit, "--delta", 0.5)
     said = typed(*fit, "--force", "--set", "solver=sgd", "--set", "noise=paper")
     assert "Note: --set noise=paper runs the published formula" in said
+
+
+def test_numbers_with_decimal_commas_are_told_from_categories_where_kinds_are_blank(folder):
+    table = pd.read_csv("people.csv").assign(dose=lambda rows: rows["dose"] + 0.25)
+    table.to_csv("commas.csv", index=False, decimal=",", sep=";")
+    typed("schema", "draft", "commas.csv", "--decimal", ",", "--output", "blank.toml")
+    how = ("--decimal", ",", "--epsilon", 4, "--output", "found.toml")
+    typed("schema", "learn", "blank.toml", "commas.csv", *how)
+    words = {column.name: column.word for column in sordino.Schema.read("found.toml").columns}
+    assert words["dose"] == "number"  # a category without levels, before

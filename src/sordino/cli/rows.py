@@ -109,6 +109,9 @@ def table(file: files.DataFile, schema: Schema, *, target: bool, person: bool = 
     found = files.read_table(file, kinds, names=names, markers=gaps)
     if file.kind not in ("csv", "tsv"):
         return found
+    if file.decimal == ",":  # of a kind that is not known yet: what could be a number is written as one
+        blank = [column.name for column in wanted if column.word == ""]
+        found = files.write_points(found, blank)
     for name in (column.name for column in wanted if column.word == "date"):
         values = found[name].to_pandas()
         said = (values.notna() & ~values.isin(gaps)).to_numpy()

@@ -519,6 +519,16 @@ def _as_declared(file: DataFile, name: str, column: Any, kind: str) -> Any:
     return column
 
 
+def write_points(table: Any, names: Sequence[str]) -> Any:
+    """Return the table with decimal points in place of commas where a text is a number with a comma."""
+    import pyarrow.compute as compute
+
+    for name in names:
+        texts = compute.replace_substring_regex(table[name], r"^([+-]?[0-9]*),([0-9]+)$", r"\1.\2")
+        table = table.set_column(table.column_names.index(name), name, texts)
+    return table
+
+
 def _npz(file: DataFile) -> Matrix:
     from scipy import sparse
 
