@@ -49,6 +49,10 @@ def test_a_stranger_types_what_init_says_and_has_a_report(people):
 
 
 def test_init_asks_for_what_is_missing_and_protects_persons(people):
+    asked = typed("init", "--dataset", "others", stdin="people.csv\ny\na\n2\n")
+    assert "The column that says whose a record is" in asked
+    assert "others: epsilon 2, delta 1e-05 per person" in asked
+    assert "per record" in typed("init", "--dataset", "third", stdin="people.csv\ny\n\n2\n")
     answered = typed("init", "--person", "a", stdin="people.csv\ny\n5\n")
     assert "epsilon 5" in answered
     assert "per person" in answered

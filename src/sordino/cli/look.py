@@ -51,9 +51,8 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
             f"Effects on {margin_words(fitted)}; noise alone is the importance, at most, that noise gives to "
             "a column without any effect."
         )
-        shared.show_table(
-            ("column", "importance", "effect", "noise alone", ""), [_effect(s) for s in shapes[:top]]
-        )
+        effects = [_effect(shape) for shape in shapes[:top]]
+        shared.show_table(("column", "importance", "effect", "noise alone", ""), effects)
     if rows and hasattr(fitted, "intercept_") and not any(row["value"] for row in rows):
         click.echo("All coefficients are 0: the model is a constant, its intercept, for every record.")
     elif rows:

@@ -53,10 +53,13 @@ def init(
     from sordino.tables import draft_schema
     from sordino.tables.files import replace_file
 
-    target = told.pop("target")
+    asks = None in (data, target := told.pop("target"), epsilon)
     try:
         data = data or click.prompt("The file of records (CSV, Parquet, Arrow)")
         target = target or click.prompt("The column to predict", default="", show_default=False)
+        if asks and told["person"] is None:
+            words = "The column that says whose a record is (blank: nobody has more than one record)"
+            told["person"] = click.prompt(words, default="", show_default=False) or None
         if epsilon is None:
             epsilon = float(click.prompt("Epsilon of everything ever released", type=float, default=3.0))
     except click.Abort:
