@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -19,7 +20,8 @@ from sordino import (
     pipeline_privacy,
 )
 from sordino.errors import FitWarning, InvalidInputError, InvalidTypeError, SchemaError
-from sordino.tables import Ignored, Number, Person, Target
+from sordino.tables import Category, Ignored, Number, Person, Target
+from sordino.testing import seeded_noise_not_private
 
 NUMERIC = Schema([*SCHEMA.columns[1:-1], Ignored("ill"), Target("age", "number", low=0, high=100)])
 
@@ -158,3 +160,22 @@ def test_a_table_goes_through_a_pipeline():
     assert any("'tableencoder': nothing paid, it keeps nothing" in note for note in report.notes)
     whole = make_pipeline(LogisticRegression(epsilon=2.0, schema=SCHEMA)).fit(table)
     assert whole.predict(table).shape == (2000,)
+
+
+def test_the_noise_of_levels_that_nobody_has_is_stated_for_counts():
+    public = np.random.default_rng(3)
+    columns = [Category(name, list("abcdef")) for name in "uvw"]
+    schema = Schema([*columns, Number("age", 0, 100), Target("y", "number", low=0, high=30)])
+    found, stated = [], []
+    for seed in range(3):
+        table = pd.DataFrame({name: public.choice(list("abc"), 3000) for name in "uvw"})
+        table["age"] = public.uniform(0, 100, 3000)
+        table["y"] = public.poisson(np.exp(0.5 + 0.01 * table["age"])).clip(0, 30)
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(1.0, 1e-6, schema=schema, loss="poisson", pairs=False).fit(table)
+        names = model.encoder_.get_feature_names_out()
+        nobody = [k for k, name in enumerate(names) if name in {f"{c}={v}" for c in "uvw" for v in "def"}]
+        found.append(model.coef_[nobody])
+        stated.append(model.coef_noise_[nobody])
+    assert len(nobody) == 9
+    assert np.sqrt(np.mean(np.square(found))) < 1.5 * np.mean(stated)  # 4 times before

@@ -324,7 +324,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     **Privacy.** Post-processing of the release ``"length"``.
     """
     if "length" not in curator.plan.releases:
-        rate = model.targets.mean / model.targets.size if problem.loss.targets == "counts" else 0.0
+        counts = problem.loss.targets == "counts" and not problem.free  # nobody may have a level of a table
+        rate = model.targets.mean / model.targets.size if counts else 0.0
         return Lengthened(model.w, 1.0, 0.0, rate)
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
