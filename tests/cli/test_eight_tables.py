@@ -51,7 +51,8 @@ def test_six_commands_run_on_a_table_by_following_the_docs(name, tmp_path, monke
     told = typed("fit", "train.csv", *words, "--output", "m.sordino", "--report", "fit.html")
     assert "; private" in told
     assert f"per {'person' if name in PERSONS else 'record'}" in told
-    assert "effect on the prediction" in typed("inspect", "m.sordino")
+    effects = next(line for line in typed("inspect", "m.sordino").splitlines() if line.startswith("Effects"))
+    assert f" of {target}" in effects
     typed("predict", "m.sordino", "test.csv", "--output", "said.csv")
     with open("said.csv") as file:
         assert len(list(csv.reader(file))) == len(pd.read_csv("test.csv")) + 1

@@ -39,6 +39,12 @@ def test_levels_are_counted():
     assert "south" in typed("stats", "count", *SCHEMA, "--column", "ward")
 
 
+def test_a_mean_that_noise_hides_is_not_printed():
+    words = ("stats", "mean", "wards.csv", "--schema", "wards.toml", "--column", "age", "--by", "ward")
+    assert typed(*words, "--epsilon", 0.001).count("not known") == 2
+    assert "not known" not in typed(*words, "--epsilon", 4)
+
+
 def test_means_and_quantiles_by_group_leave_records_without_the_number_out():
     found = typed_json("stats", "mean", *SCHEMA, "--column", "age", "--by", "ward")
     means = {row["ward"]: row["mean"] for row in found["rows"]}

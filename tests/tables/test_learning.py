@@ -172,7 +172,7 @@ def test_learning_after_something_else_is_refused_with_the_reason(tmp_path):
             plan_digest="0" * 64,
         ).settle()
     with pytest.raises(
-        BudgetExceededError, match="has to be the first on its data set: learn a schema first"
+        BudgetExceededError, match="has to be first on its data set: declare the schema by hand"
     ):
         learn_schema(BLANK, people(3000), 0.3, 5e-6, ledger=tmp_path / "l.db", dataset_id="people")
 

@@ -69,9 +69,7 @@ def init(
         wanted = shared.command_line("init", data or "DATA", **told)
         raise click.UsageError(f"Nobody can be asked here. Type: {wanted}") from None
     if not math.isfinite(epsilon):
-        raise InvalidInputError(
-            f"Expected a finite epsilon, got {epsilon}: a budget without end protects nobody."
-        )
+        raise InvalidInputError(f"Expected a finite epsilon, got {epsilon}: that protects nobody.")
     person, delta = told.pop("person"), told.pop("delta")
     name = told.pop("dataset") or Path(data).name.partition(".")[0]
     schema, config = Path(f"{name}.toml"), Path(f"{name}.run.toml")

@@ -65,7 +65,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     asked = {"levels": levels, "edges": edges, "rows_per_person": chosen["rows_per_person"]}
     table = _ask(statistic, frame, schema, measured, bounds, asked, q, budget)
     shared.tell_unbooked(budget)
-    _tell(table, as_json)
+    _tell(table, as_json, bounds if statistic == "mean" else None)
 
 
 def _declared_column(schema: Any, name: str, what: str) -> Any:
@@ -147,14 +147,18 @@ def _ask(
     return getattr(grouped, statistic)(found, *more, bounds=bounds, **budget)
 
 
-def _tell(table: Any, as_json: bool) -> None:
+def _tell(table: Any, as_json: bool, bounds: Any) -> None:
+    from sordino.estimators.statistics import check_bounds
+
     records = table.records()
     if as_json:
         facts = {"statistic": table.statistic, "confidence": table.confidence, "rows": records}
         shared.document({**facts, "privacy": table.privacy.to_dict()})
         return
+    ends = check_bounds(bounds)
     rows = [
-        (*(str(record[key]) for key in table.keys), f"{record[table.statistic]:.6g}",
+        (*(str(record[key]) for key in table.keys),
+         "not known" if (record["low"], record["high"]) == ends else f"{record[table.statistic]:.6g}",
          f"{record['low']:.6g} to {record['high']:.6g}")
         for record in records
     ]  # fmt: skip

@@ -558,8 +558,8 @@ class GroupBy:
         """Return the mean of the numbers of each group, clipped to public ``bounds``.
 
         An interval holds the mean of the law behind the group (after the clip): noise and sampling error. A
-        group that hardly stands out of the noise gets an answer near the middle and an interval from bound
-        to bound.
+        group that hardly stands out of the noise gets an answer that says nothing and an interval from
+        bound to bound.
 
         **Privacy.** One Gaussian release of counts, sums and sums of squares.
         """

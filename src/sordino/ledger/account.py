@@ -153,9 +153,7 @@ class Account:
         remedy = f"Nothing was reserved. What would fit is {fits}; for more, ask whoever owns the data."
         if self.mode is FilterMode.RENYI and all(math.isinf(cost) for cost in charge.renyi):
             left = "it has no Rényi curve, and this data set is guarded by the RDP filter"
-            remedy = (
-                "Nothing was reserved. Such a plan has to be the first on its data set: learn a schema first."
-            )
+            remedy = "Nothing was reserved. It has to be first on its data set: declare the schema by hand."
         elif self.mode is FilterMode.BASIC:
             booked = f"{at_most(float(self.epsilon))} and {at_most(float(self.delta))}"
             left = f"{booked} are booked of {whole} (added up)"
