@@ -272,3 +272,8 @@ def test_a_price_in_words_is_refused():
     text = "format = 1\nlearned = 'epsilon = 0.1, delta = 1e-06'\n[columns.age]\nkind = 'flag'"
     with pytest.raises(SchemaError, match="Expected learned as tables"):
         Schema.from_toml(text)
+
+
+def test_a_flag_says_what_becomes_of_other_words():
+    assert "all else missing" in Flag("sex").describe()
+    assert Flag("sex").misfits(pd.Series(["male", "yes", "N"]), frozenset())[1].tolist() == [1, 0, 0]

@@ -620,7 +620,7 @@ class Flag(Column):
         self._require_one_of(GAPS)
 
     def _words(self) -> str:
-        return "yes or no"
+        return "yes or no (true, t, y, 1; false, f, n, 0), all else missing"
 
     def block(self, knots: Knots, markers: frozenset[str]) -> Block:
         """Return a one for yes."""
