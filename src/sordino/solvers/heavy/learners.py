@@ -494,12 +494,12 @@ class GradientStep(FromSum, ClippedSum):
         return length * self.truncation.bound(size, params.point.threshold)
 
     def error(self, params: Step, count: int) -> float:
-        """Return the rounding of the sum, and of the step from the point."""
-        point, size = params.point, params.coordinates.size
+        """Return the rounding of the sum, and of the step from the point where that is part of the answer."""
+        point, rounded = params.point, summation_error(count, self.contribution(params))
+        if self.norm is not Norm.LINF:
+            return rounded
         ridge = 1.0 + self.ridge * params.length / float(np.square(point.scales).min())
-        corner = 1.0 if self.norm is Norm.LINF else math.sqrt(size)
-        added = corner * ridge * float(np.abs(point.w).max(initial=0.0))
-        return summation_error(count, self.contribution(params)) + 16 * 2.0**-53 * added
+        return rounded + 16 * 2.0**-53 * ridge * float(np.abs(point.w).max(initial=0.0))
 
     def summed(self, records: PartedRows, params: Step) -> Floats:
         return RobustGradient(self.loss, self.truncation).evaluate(records, params.point)
