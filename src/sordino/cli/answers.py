@@ -190,7 +190,7 @@ def evaluate(
     else:
         score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
         found |= _private(score)
-    shared.tell_unbooked(asked)
+    shared.tell_budget(asked)
     _tell(row, found, output, as_json)
 
 

@@ -265,7 +265,7 @@ class Delivery:
                 click.echo(f"chosen: {found['chosen']}")
                 score = f"noisy score ({found['metric']}): {found['noisy score']:.4g}"
                 click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
-            shared.tell_unbooked(budget)
+            shared.tell_budget(budget)
             click.echo(f"Saved to {output}. Next: {shared.command_line('inspect', output)}")
         if self.report is not None:
             write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])

@@ -109,7 +109,7 @@ def table(file: files.DataFile, schema: Schema, *, target: bool, person: bool = 
     found = files.read_table(file, kinds, names=names, markers=gaps)
     if file.kind not in ("csv", "tsv"):
         return found
-    if file.decimal == ",":  # of a kind that is not known yet: what could be a number is written as one
+    if file.decimal == ",":  # a column whose kind is not known yet may hold numbers with decimal commas
         blank = [column.name for column in wanted if column.word == ""]
         found = files.write_points(found, blank)
     for name in (column.name for column in wanted if column.word == "date"):

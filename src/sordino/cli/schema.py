@@ -122,7 +122,7 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
             raise click.UsageError("--epsilon pays for a look at the records: pass DATA.")
         budget = shared.take_budget(how)
         shares = value_shares(found, table(file, found, target=found.target is not None), **budget)
-        shared.tell_unbooked(budget)
+        shared.tell_budget(budget)
     if as_json:
         told: dict[str, Any] = {}
         if shares is not None:
@@ -180,7 +180,7 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
         return
     _print(found)
     click.echo(f"{output}: {shared.guarantee(report)}. It counts once, on top of what is fitted.")
-    shared.tell_unbooked(budget)
+    shared.tell_budget(budget)
     for column in found.unknown:
         click.echo(f"Still blank: {column.name} ({column.unknown}). Fill it in.")
     fit = shared.command_line("fit", data, schema=output, epsilon=1, **said, output="MODEL")

@@ -358,7 +358,7 @@ def require_budget(ledger: str, dataset: str) -> None:
         book.policy(dataset)
 
 
-def tell_unbooked(budget: dict[str, Any]) -> None:
+def tell_budget(budget: dict[str, Any]) -> None:
     """Say what is left of the budget, or that nobody adds up what was released, where no ledger does."""
     words = "Note: booked on no ledger, so nobody adds it to what else is released."
     if budget["ledger"] is not None:

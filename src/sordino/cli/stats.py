@@ -64,7 +64,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     frame = _read(file, schema, [*levels], [*edges, *([] if measured is None else [measured])])
     asked = {"levels": levels, "edges": edges, "rows_per_person": chosen["rows_per_person"]}
     table = _ask(statistic, frame, schema, measured, bounds, asked, q, budget)
-    shared.tell_unbooked(budget)
+    shared.tell_budget(budget)
     _tell(table, as_json, bounds if statistic == "mean" else None)
 
 

@@ -205,8 +205,10 @@ def chain_heads(entries: Sequence[Entry], owners: Mapping[int, str] | None = Non
 def _receipt(
     label: str, entries: Sequence[Entry], heads: Sequence[str], pending: Sequence[int] | None = None
 ) -> str:
-    """Return what to keep of a history: its head, which of its reservations were given back, if any, and
-    those that are pending, which may be given back later. No other may.
+    """Return what to keep of a history: name, number of reservations, a digest, the pending ones.
+
+    The digest is the head of the chain, sealed with the reservations that were given back where there are
+    any. Those that are pending may still be given back, and no others.
     """
     if pending is None:
         pending = [entry.sequence for entry in entries if entry.status is Status.RESERVED]

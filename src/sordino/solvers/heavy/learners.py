@@ -455,6 +455,7 @@ class Step:
     coordinates: Ints
 
     def start(self, ridge: float) -> Floats:
+        """Return the point after the ridge alone, which is public."""
         return self.point.w * (1.0 - self.length * ridge / np.square(self.point.scales))
 
 
