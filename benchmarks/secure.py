@@ -54,9 +54,20 @@ def fits(n: int) -> Iterator[tuple[str, Callable[[bool], Any]]]:
     yield from ((f"SparseLogisticRegression, {solver}", thin(solver, X, y)) for solver in SPARSE)
     yield "SparseLogisticRegression, ight, CSR", thin("ight", S, y[: n // 4])
     yield from ((f"PCA, {solver}", axes(solver)) for solver in PCA)
+    for solver in ("auto", "gd"):
+        yield (
+            f"LogisticRegression, {solver}, persons",
+            lambda s, solver=solver: sordino.LogisticRegression(solver=solver, secure_noise=s, **common).fit(
+                X, y, groups=owner
+            ),
+        )
     yield (
-        "LogisticRegression, gd, persons",
-        lambda s: sordino.LogisticRegression(solver="gd", secure_noise=s, **common).fit(X, y, groups=owner),
+        "PCA, auto, persons",
+        lambda s: sordino.PCA(3, data_norm=1.0, secure_noise=s, **BUDGET).fit(X, groups=owner),
+    )
+    yield (
+        "HeavyTailedRegressor, persons",
+        lambda s: sordino.HeavyTailedRegressor(secure_noise=s, **BUDGET).fit(X, t, groups=owner),
     )
     yield (
         "HeavyTailedRegressor",
@@ -72,6 +83,7 @@ def fits(n: int) -> Iterator[tuple[str, Callable[[bool], Any]]]:
         "covariance": lambda s: sordino.covariance(X, secure_noise=s, **BUDGET),
         "quantiles": lambda s: sordino.quantiles(X, [0.1, 0.5], secure_noise=s, **BUDGET),
         "count": lambda s: sordino.count(y == 1, secure_noise=s, **BUDGET),
+        "count, persons": lambda s: sordino.count(y == 1, groups=owner, secure_noise=s, **BUDGET),
     }.items()
 
 

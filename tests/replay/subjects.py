@@ -180,7 +180,7 @@ def pca_rows() -> Iterator[Subject]:
             yield Subject(said, "numbers", _pca(solver, settings), places, ELSEWHERE, level=level)
 
     secure = {**BUDGET, "data_norm": 2.0, "random_state": 0, "secure_noise": True}
-    yield Subject("PCA/auto/secure", "numbers", _pca("auto", secure), IN_MEMORY, ELSEWHERE)
+    yield Subject("PCA/auto/secure", "numbers", _pca("auto", secure), (*IN_MEMORY, "persons"), ELSEWHERE)
 
     def chunks(data: Data, relation: str) -> Any:
         pca = sordino.PCA(2, relation=relation, n_chunks=2, data_norm=2.0, **BUDGET)
@@ -222,7 +222,7 @@ def heavy_rows() -> Iterator[Subject]:
             ("HeavyTailedRegressor", "numbers", {"loss": "huber"}),
             ("HeavyTailedClassifier", "signs", {"classes": LEVELS["signs"]}),
         ):
-            whole = form not in ("secure", "blocks", "split", "joint")  # what persons have
+            whole = form not in ("blocks", "split", "joint")  # what persons have
             said = "/".join([name, form, *map(str, own.values())])
             fit = _model(name, {**settings, **own}, whole)
             level = LEAD if not own and form in ("default", "sparse") else PLAIN if not own else LONG

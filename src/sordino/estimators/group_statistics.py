@@ -365,7 +365,7 @@ class Terms:
     delta: float | None = None
     confidence: float = 0.95
     relation: str = "add-remove"
-    secure_noise: bool | None = None
+    secure_noise: bool = True
     ledger: Any = None
     dataset_id: str | None = None
     learned: tuple[Price, ...] = ()
@@ -382,7 +382,7 @@ def count(
     rows_per_person: int | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
-    secure_noise: bool | None = None,
+    secure_noise: bool = True,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateTable:
@@ -400,8 +400,7 @@ def count(
     rows_per_person : so many rows of each person count in full, one by one, for so many times the noise.
         Without ``groups`` it is a declaration: nobody has more rows. The guarantee is for persons.
     confidence : of the intervals, which hold the number in these data; each holds by itself.
-    relation, ledger, dataset_id : as in :func:`sordino.mean`.
-    secure_noise : exact noise, as there; None has it where a record is the unit. Persons cannot have it.
+    relation, secure_noise, ledger, dataset_id : as in :func:`sordino.mean`.
 
     Returns
     -------
@@ -601,9 +600,7 @@ class GroupBy:
             own["bounds"], public = limits, (bounds_fact(limits),)
         own |= {"cells": self.keys.size, "confidence": check_share("confidence", terms.confidence)}
         rows, unit = self.keys.records(values), self.keys.unit
-        # Of persons a row is a part, and how many parts there are is secret: no error is written for that.
-        asked = terms.secure_noise
-        secure = unit == "record" if asked is None else check_flag("secure_noise", asked)
+        secure = check_flag("secure_noise", terms.secure_noise)
         n = rows.population if unit == "person" else len(rows)
         sample = Sample(n, 1, Relation.parse(terms.relation), unit, secure)
         known = (p for k in self.keys.levels for p in k.learned)

@@ -401,11 +401,10 @@ class LinearModel(LinearParameters, Coefficients):
     def _solver_name(self, grouped: bool) -> str:
         """Return the solver; ``auto`` is a plainer one for losses that it does not know.
 
-        And for persons where a support is chosen, or noise is exact: parts of persons are rounded. Of
-        quantiles it knows dense models of records.
+        And for persons where a support is chosen. Of quantiles it knows dense models of records.
         """
         support, name = self.person_default != "gd", self._loss().name
-        plain = (grouped and (self.secure_noise or support)) or not capabilities_of("auto").knows(name)
+        plain = (grouped and support) or not capabilities_of("auto").knows(name)
         plain = plain or (name == "quantile" and (grouped or support))
         return self.person_default if plain and self.solver == "auto" else self.solver
 

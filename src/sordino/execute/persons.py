@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +16,11 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
-from sordino.execute.records import spread_of
+from sordino.execute.records import DenseRecords, RowwiseRecords, spread_of
 from sordino.kernel import Batch, Full, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import (
+    WHOLE,
     AffineViews,
     ColumnSums,
     GramSums,
@@ -31,6 +33,7 @@ from sordino.kernel.query import (
 from sordino.values import refuse_unreadable
 
 _PERSONS = 256  # so many persons are added up one by one at a time
+_ROWS = 1 << 16  # the most rows of a person that count as parts, where the user names no number
 MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
 """Texts that stand for a missing value, in tables and in labels of owners."""
 
@@ -145,19 +148,17 @@ class GroupedRecords:
         return clip.person_norms(blocks, self._owner, self._persons, sizes)
 
 
-def parts_of_persons(rows: int, groups: Any, most: int | None = None) -> tuple[Floats, int]:
-    """Return the part of its person that each row stands for, and the number of persons."""
-    persons, parts = rows, np.full(rows, 1.0 / (most or 1))
-    if groups is not None:
-        owners = Owners.of(groups, rows)
-        persons, sizes = owners.persons, np.diff(owners.edges)
+def parts_of_rows(rows: int, owners: Owners | None, most: int | None = None) -> Floats:
+    """Return the part of its person that each row stands for; zero for rows of a person that are too many."""
+    parts = np.full(rows, 1.0 / (most or 1))
+    if owners is not None:
+        sizes = np.diff(owners.edges)
+        place = np.arange(rows) - np.repeat(owners.edges[:-1], sizes)
         if most is None:
-            parts[owners.order] = np.repeat(1.0 / sizes, sizes)
-        else:
-            place = np.arange(rows) - np.repeat(owners.edges[:-1], sizes)
-            parts[owners.order[place >= most]] = 0.0
+            parts[owners.order] = np.repeat(1.0 / np.minimum(sizes, _ROWS), sizes)
+        parts[owners.order[place >= (most or _ROWS)]] = 0.0
     # The sum of m rounded parts of 1 / m may be above one by m units in the last place.
-    return parts * (1.0 - 2.0**-30), persons
+    return parts * (1.0 - 2.0**-30)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,26 +169,40 @@ class SharedExecutor:
     ----------
     local : the records.
     groups : who owns each record; None where nobody knows, and each person has at most ``most`` of them.
-    most : None splits a person evenly over all rows; a number counts each of the first so many rows in full,
-        as one part in ``most``, and leaves out the others.
+    most : None splits a person evenly over all rows, or the first 65,536; a number counts each of the first
+        so many rows in full, as one part in ``most``, and leaves out the others.
 
     **Privacy.** A person adds a convex combination of what its rows would add as records
     (:class:`PartedRows`), or a part of one; second moments are such sums. Parts are rounded down. Which rows
     a person has, and which are the first, depends on no other person. Of owners that nobody knows, ``most``
     is a declaration, and the guarantee is as true as that.
+
+    **Rounding.** How many rows a person has is secret. For exact noise persons are added up in blocks, of
+    which neighbours differ in one. A block of p persons with at most m rows each errs by ``p m + 16``
+    roundings of terms that are p reaches long together: no more than a sum of ``p sqrt m`` records.
     """
 
     local: LocalExecutor = field(repr=False)
     groups: Any = field(repr=False)
     most: int | None = None
+    _owners: Owners | None = field(init=False, repr=False, default=None)
     _parts: Floats = field(init=False, repr=False)
-    population: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         _require_one_place(self.local)
-        parts, persons = parts_of_persons(self.local.population, self.groups, self.most)
-        object.__setattr__(self, "_parts", parts)
-        object.__setattr__(self, "population", persons)
+        rows = self.local.population
+        owners = None if self.groups is None else Owners.of(self.groups, rows)
+        object.__setattr__(self, "_owners", owners)
+        object.__setattr__(self, "_parts", parts_of_rows(rows, owners, self.most))
+
+    @property
+    def population(self) -> int:
+        return self.local.population if self._owners is None else self._owners.persons
+
+    @property
+    def _root(self) -> int:
+        """The root of the most rows of a person that count, rounded up."""
+        return math.isqrt((self.most or _ROWS) - 1) + 1
 
     @property
     def offer(self) -> Offer:
@@ -200,13 +215,26 @@ class SharedExecutor:
                 AffineViews,
                 ColumnSums,
             ),
-            doubles=False,
+            roundings=self.population if self._owners is None else max(WHOLE, self._root),
             samplings=(Full,),
-            remedy="Use secure_noise=False and a solver that asks all records at once, or no groups.",
+            in_parts=True,
+            remedy="Use a solver that asks all records at once, or no groups.",
         )
 
     def total(self, question: Question, batch: Batch) -> Any:
-        return question.summed(SharedRecords(self.local.records(None), self._parts))
+        if not question.secure or self._owners is None:
+            return question.summed(SharedRecords(self.local.records(None), self._parts))
+        return sum(question.summed(block) for block in self._blocks)
+
+    @cached_property
+    def _blocks(self) -> list[SharedRecords]:
+        """The rows of so many persons at a time, each computed alike wherever it stands."""
+        assert self._owners is not None
+        order, persons = self._owners.order, max(1, WHOLE // self._root)
+        base, parts = self.local.records(order), self._parts[order]
+        base = RowwiseRecords(**vars(base)) if isinstance(base, DenseRecords) else base
+        ends = [*self._owners.edges[:-1:persons].tolist(), order.size]
+        return [SharedRecords(base.subset(slice(a, b)), parts[a:b]) for a, b in itertools.pairwise(ends)]
 
 
 class SharedRecords:
@@ -221,6 +249,10 @@ class SharedRecords:
         self.targets, self.norms = base.targets, base.norms
         self.margins, self.weighted_sum = base.margins, base.weighted_sum
         self.scaled_rows, self.weighted_norms = base.scaled_rows, base.weighted_norms
+
+    def by_position(self, size: int) -> list[SharedRecords]:
+        """Return these records: they are a block that is rounded once already."""
+        return [self]
 
     def restrict(self, columns: Ints) -> SharedRecords:
         return SharedRecords(self._base.restrict(columns), self.parts)

@@ -399,6 +399,15 @@ class DenseRecords(LocalRecords):
         return block
 
 
+class RowwiseRecords(DenseRecords):
+    """Rows of which each is multiplied by itself: blocks of BLAS may round a row by its place."""
+
+    def _products(self, w: Floats) -> Floats:
+        points = w.reshape(-1, self.features)
+        products = np.stack([super(RowwiseRecords, self)._products(point) for point in points], axis=-1)
+        return products.reshape(-1, *w.shape[:-1])
+
+
 @dataclass(frozen=True, eq=False)
 class CsrRecords(LocalRecords):
     """Some rows of a CSR matrix, addressed in place."""

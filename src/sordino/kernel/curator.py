@@ -142,11 +142,12 @@ class Curator:
         """Ask one planned question and return its noisy answer."""
         release, position = self._count(name)
         sensitivity = release.sensitivity(self._plan.relation, params)
-        memory, integers = self._memories.get(name), self._executor.offer.lattice
-        question = Question(release, params, sensitivity, position, self._plan.population, memory, integers)
+        offer, population = self._executor.offer, self._plan.population
+        known = (self._memories.get(name), offer.lattice, offer.roundings)
+        question = Question(release, params, sensitivity, position, population, *known)
         with np.errstate(all="ignore"):  # what a caller has set: an error would tell of a record
             found = answer(self._executor, question, self._noise)
-        return found / release.sampling.expected(self._plan.population) if release.mean else found
+        return found / release.sampling.expected(population) if release.mean else found
 
     def _count(self, name: str) -> tuple[Release, int]:
         if os.getpid() != self._process:

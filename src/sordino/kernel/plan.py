@@ -254,6 +254,7 @@ class Offer:
     operations : the groups of operations (:mod:`sordino.kernel.query`) that its records have.
     lattice : it can take sums of integers record by record, for noise that is safe in floating point.
     doubles : it takes other sums in doubles, for which errors are written down.
+    roundings : errors of its sums are those of so many records at least; persons may have several each.
     samplings : the kinds of batches it can draw; none means all.
     sums_only : it adds up the answers of several holders: only sums with independent Gaussian noise.
     in_parts : its records lie in several places: only sums over records, and public functions of these.
@@ -265,6 +266,7 @@ class Offer:
     operations: tuple[type, ...]
     lattice: bool = False
     doubles: bool = True
+    roundings: int = 0
     samplings: tuple[type, ...] = ()
     sums_only: bool = False
     in_parts: bool = False
@@ -328,6 +330,7 @@ class Question:
     population : the number of units, which bounds the integers of a lattice.
     memory : what the run remembers of the noise of this release, where that is correlated.
     integers : the executor can take sums of integers record by record.
+    roundings : of how many records the errors of the executor's sums are, at least.
     """
 
     release: Release
@@ -337,6 +340,7 @@ class Question:
     population: int
     memory: Memory | None = field(default=None, repr=False)
     integers: bool = True
+    roundings: int = 0
 
     @property
     def query(self) -> Query:
@@ -378,7 +382,7 @@ class Question:
     def _rounding(self) -> Rounding:
         if self.spacing is not None and self._truncates:
             return Rounding(spacing=self.spacing, truncated=True)
-        return rounding_of(self.release, self.params, self.spacing, self.population)
+        return rounding_of(self.release, self.params, self.spacing, self.population, self.roundings)
 
     def summed(self, records: Any) -> Answer:
         """Return the exact sum over some records; only what adds the noise to it may see it."""
@@ -427,11 +431,13 @@ def rounded_sum(release: Release, records: Any, params: Any, spacing: float, pop
     return sum(to_grid(value, spacing) for value in values)
 
 
-def rounding_of(release: Release, params: Any, spacing: float | None, population: int) -> Rounding:
+def rounding_of(
+    release: Release, params: Any, spacing: float | None, population: int, roundings: int = 0
+) -> Rounding:
     """Return what rounding does to an answer in doubles; rounded sums of neighbours differ in one block."""
     assert isinstance(release.query, ErrorBound)  # no executor offers another
     count = population if spacing is None else _block_length(release.query, population)
-    return Rounding(release.query.error(params, count), spacing, rows=release.rows)
+    return Rounding(release.query.error(params, max(count, roundings)), spacing, rows=release.rows)
 
 
 def _block_length(query: Any, population: int) -> int:
