@@ -11,4 +11,7 @@ def asked(executor, release, params, sensitivity, position, noise):
 
 def folded(kind, settings):
     """Return settings of an estimator with the options of its solver in ``solver_options``."""
-    return kind._moved.fold(settings, warn=False)
+    known = kind._get_param_names()
+    own = {name: value for name, value in settings.items() if name not in known}
+    rest = {name: value for name, value in settings.items() if name in known}
+    return {**rest, "solver_options": {**(rest.get("solver_options") or {}), **own}} if own else rest

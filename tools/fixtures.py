@@ -160,7 +160,13 @@ def write_plan(folder: Path) -> None:
         {"name": name, "host": "localhost", "port": 7000 + i, "records": 100, "fingerprint": f"{i}" * 64}
         for i, name in enumerate(("north", "east", "south"))
     ]
-    params = {"classes": [-1, 1], "data_norm": 1.0, "solver": "ight", "max_iter": 3, "step_size": 2.0}
+    params = {
+        "classes": [-1, 1],
+        "data_norm": 1.0,
+        "solver": "ight",
+        "max_iter": 3,
+        "solver_options": {"step_size": 2.0},
+    }
     task = {"estimator": "SparseLogisticRegression", "features": 3, "params": params}
     budget = {"epsilon": 1.0, "delta": 1e-6, "relation": "add-remove", "unit": "record"}
     make_plan("three hospitals", members, task, budget).save(folder / "plan.json")

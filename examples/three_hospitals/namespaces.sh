@@ -96,7 +96,7 @@ classes = [0, 1]
 data_norm = 1.0
 solver = "ight"
 max_iter = $2
-step_size = 4.0
+solver_options = { step_size = 4.0 }
 TEXT
     number=1
     for name in $names; do

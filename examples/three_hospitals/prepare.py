@@ -91,7 +91,7 @@ def main() -> None:
     charter(folder, given.features)
     params = {"classes": [0, 1], "data_norm": 1.0, "solver": given.solver}
     if given.solver != "auto":
-        params |= {"alpha": 0.001, "max_iter": given.steps, "step_size": 4.0}
+        params |= {"alpha": 0.001, "max_iter": given.steps, "solver_options": {"step_size": 4.0}}
     task = {"estimator": "SparseLogisticRegression", "features": given.features, "params": params}
     plan = {"name": "three hospitals", "charter": "charter.json", "mode": given.mode, "threshold": 1}
     plan |= {"budget": {"epsilon": 1.0, "delta": 1e-6}, "task": task, "members": members}

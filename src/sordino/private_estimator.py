@@ -33,7 +33,7 @@ from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder, choose_basis
 from sordino.tables.schema import Schema
 from sordino.tables.values import frame_of
-from sordino.values import Moved, check_count, refusing
+from sordino.values import check_count, refusing
 
 
 class PrivateEstimator(BaseEstimator):
@@ -46,7 +46,6 @@ class PrivateEstimator(BaseEstimator):
     dataset_id: str | None
     privacy_: PrivacyReport
     n_features_in_: int
-    _moved: ClassVar[Moved | None] = None
     _sparse_rows: ClassVar[bool] = False  # whether it takes sparse matrices
     feature_names_in_: NDArray[np.object_]
 
@@ -69,7 +68,6 @@ class PrivateEstimator(BaseEstimator):
         {'step_size': 0.1}
         """
         known = getattr(self, "solver_options", None)
-        params = params if self._moved is None else self._moved.fold(params, known)
         own = {name: value for name, value in params.items() if name.startswith("solver_options__")}
         if own:
             params = {name: value for name, value in params.items() if name not in own}

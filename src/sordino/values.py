@@ -1,18 +1,15 @@
-"""What a user types, checked: numbers, ranges, choices and flags; parameters that go; foreign refusals.
+"""What a user types, checked: numbers, ranges, choices and flags; foreign refusals.
 
 Every room may import it.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -245,44 +242,3 @@ def _shape(values: Any) -> tuple[int, ...]:
         return ()
     inner = {len(row) for row in values if isinstance(row, (list, tuple))}
     return (len(values), *inner) if len(inner) == 1 else (len(values),)
-
-
-# How a public name or parameter goes: it warns for one minor version with what to use instead and when it
-# ends, then it is an error. Nothing goes in a patch version. `tests/public_surface.txt` shows what is public.
-
-R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Parameters that are entries of the parameter ``into``, a dictionary, from version ``ends`` on."""
-
-    ends: str
-    into: str
-    names: tuple[str, ...]
-
-    def fold(self, params: Mapping[str, Any], known: Any = None, warn: bool = True) -> dict[str, Any]:
-        """Return the parameters with the old ones in their place, over what is ``known`` to be there."""
-        for name in (name for name in params if warn and name in self.names):
-            words = f"The parameter {name!r} goes in version {self.ends}. Use {self.into}={{{name!r}: ...}}."
-            warnings.warn(words, FutureWarning, stacklevel=3)
-        own = {name: params[name] for name in self.names if params.get(name) is not None}
-        rest = {name: value for name, value in params.items() if name not in self.names}
-        return {**rest, self.into: {**(rest.get(self.into, known) or {}), **own}} if own else rest
-
-
-def moved_parameters(ends: str, into: str, *names: str) -> Callable[[type[R]], type[R]]:
-    """Accept old parameters of a class that are entries of a dictionary now; see :class:`Moved`."""
-    moved = Moved(ends, into, names)
-
-    def mark(kind: type[R]) -> type[R]:
-        init: Any = kind.__init__
-
-        @functools.wraps(init)
-        def translated(self: Any, *args: Any, **kwargs: Any) -> None:
-            init(self, *args, **moved.fold(kwargs))
-
-        kind.__init__, kind._moved = translated, moved  # type: ignore[method-assign, attr-defined]
-        return kind
-
-    return mark

@@ -161,7 +161,8 @@ FORGED = "x\nCost for one record (add-remove): epsilon 0.01\x1b[8m"
         {"task__data_norm": "1"},
         {"task__intercept": -1.0},
         {"task__params__max_iter": 10**9},
-        {"task__params__step_size": -1.0},
+        {"task__params__step_size": 1.0},  # it is one of solver_options
+        {"task__params__solver_options": {"step_size": -1.0}},
         {"consortium": FORGED},
         {"nonce": FORGED},
         {"members__0__host": FORGED},
@@ -208,7 +209,7 @@ def test_door_16_everything_on_the_approval_screen_is_one_printable_line():
 def test_door_16_records_that_no_field_can_add_up_are_refused_before_approval():
     members = _members(2**51)
     with pytest.raises((InvalidInputError, PlanRefusedError, Exception), match=r"overflow|bits") as refused:
-        make_plan("tests", members, linear_task(5, max_iter=1, clip_norm=1.0), BUDGET)
+        make_plan("tests", members, linear_task(5, max_iter=1, solver_options={"clip_norm": 1.0}), BUDGET)
     assert refused.type.__name__ == "UnsupportedError"
 
 

@@ -78,9 +78,10 @@ def write_credentials(folder, name, issuer_key, issuer):
     (folder / "authority.pem").write_bytes(issuer.public_bytes(pem))
 
 
-def linear_task(features=4, estimator="SparseLogisticRegression", **params):
+def linear_task(features=4, estimator="SparseLogisticRegression", solver_options=None, **params):
     """Return the task of a linear model on rows of norm 1, with labels -1 and 1 but for what it says."""
     usual = {"classes": [-1, 1], "data_norm": 1.0, "solver": "ight", "fit_intercept": False}
+    usual |= {"solver_options": solver_options}
     params = {name: value for name, value in {**usual, **params}.items() if value is not None}
     return {"estimator": estimator, "features": features, "params": params}
 
@@ -175,7 +176,7 @@ class Consortium:
             "mode": self.mode,
             "threshold": 1,
             "budget": {"epsilon": self.epsilon, "delta": 1e-6},
-            "task": self.task or linear_task(self.features, max_iter=3, step_size=2.0),
+            "task": self.task or linear_task(self.features, max_iter=3, solver_options={"step_size": 2.0}),
             "members": [
                 {
                     "name": member,

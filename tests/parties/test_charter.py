@@ -20,7 +20,13 @@ from sordino.parties.words import Code, PlanRefusedError
 TASK = {
     "estimator": "SparseLogisticRegression",
     "features": 4,
-    "params": {"classes": [-1, 1], "data_norm": 1.0, "solver": "ight", "max_iter": 3, "step_size": 2.0},
+    "params": {
+        "classes": [-1, 1],
+        "data_norm": 1.0,
+        "solver": "ight",
+        "max_iter": 3,
+        "solver_options": {"step_size": 2.0},
+    },
 }
 
 

@@ -57,10 +57,14 @@ def _task(text, records=240):
 
 
 TASKS = {
-    "grad": _task(linear_task(6, max_iter=12, step_size=2.0)),
-    "hard": _task(linear_task(6, max_iter=12, step_size=2.0, n_nonzero_coefs=2)),
-    "sgd": _task(linear_task(6, solver="sgd-ht", max_iter=40, batch_size=60, n_nonzero_coefs=2)),
-    "srm": _task(linear_task(6, "LogisticRegression", solver="srm", max_iter=40, batch_size=120)),
+    "grad": _task(linear_task(6, max_iter=12, solver_options={"step_size": 2.0})),
+    "hard": _task(linear_task(6, max_iter=12, n_nonzero_coefs=2, solver_options={"step_size": 2.0})),
+    "sgd": _task(
+        linear_task(6, solver="sgd-ht", max_iter=40, n_nonzero_coefs=2, solver_options={"batch_size": 60})
+    ),
+    "srm": _task(
+        linear_task(6, "LogisticRegression", solver="srm", max_iter=40, solver_options={"batch_size": 120})
+    ),
     "out": _task({**linear_task(6, alpha=0.05), "method": "output"}),
 }
 

@@ -56,7 +56,7 @@ def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, mon
     monkeypatch.setattr("sordino.parties.mpc.party.load_local", None)
     Approvals(tmp_path / "north" / "state").add(JointPlan.load(three.plan_path))
     text = copy.deepcopy(dict(JointPlan.load(three.plan_path).text))
-    text["task"]["params"]["step_size"] = 1.0
+    text["task"]["params"]["solver_options"] = {"step_size": 1.0}
     edited = tmp_path / "edited.json"
     JointPlan.read(text).save(edited)
     with pytest.raises(PlanRefusedError, match="not approved here"):
@@ -169,7 +169,10 @@ def _as_csv(home, names):
 )
 def test_a_file_whose_header_is_not_that_of_the_plan_is_refused_by_position(tmp_path, names, said):
     three = Consortium(tmp_path)
-    task = {**linear_task(4, max_iter=3, step_size=2.0), "columns": ["age", "dose", "smoke", "bmi"]}
+    task = {
+        **linear_task(4, max_iter=3, solver_options={"step_size": 2.0}),
+        "columns": ["age", "dose", "smoke", "bmi"],
+    }
     plan = three.replan("named.json", task={**task, "target": "ill"})
     _as_csv(tmp_path / "south", names)
     words = ["party", "approve", "--yes", "--config", str(tmp_path / "south" / "party.toml"), str(plan)]

@@ -19,7 +19,7 @@ from sordino.parties.mpc.plan import JointPlan
 from sordino.problems.covariance import RowMoments
 
 PERSONS = {"epsilon": 1.0, "delta": 1e-6, "unit": "person"}
-TASK = linear_task(4, max_iter=3, step_size=2.0, rows_per_person=3)
+TASK = linear_task(4, max_iter=3, rows_per_person=3, solver_options={"step_size": 2.0})
 
 
 @pytest.fixture

@@ -434,10 +434,10 @@ def search_rows() -> Iterator[Subject]:
 
     def search(kind: str, chain: bool, **options: Any) -> Callable[[Data, str], Any]:
         def fit(data: Data, relation: str) -> Any:
-            inner, name = model(kind).set_params(relation=relation), "clip_norm"
+            inner, name = model(kind).set_params(relation=relation), "solver_options__clip_norm"
             if chain:
                 scaler = sordino.PrivateStandardScaler(data_norm=2.0, relation=relation)
-                inner, name = make_pipeline(scaler, inner), f"{type(inner).__name__.lower()}__clip_norm"
+                inner, name = make_pipeline(scaler, inner), f"{type(inner).__name__.lower()}__{name}"
             grid, settings = {name: [0.5, 1.0]}, {"relation": relation, "random_state": 0, **BUDGET}
             found = sordino.PrivateSearchCV(inner, grid, mean_trials=3.0, **settings, **options)
             return found.fit(data.X, data.y)
@@ -471,9 +471,9 @@ JOINT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "auto": ("signs", linear_task(5, data_norm=2.0, solver="auto", fit_intercept=True)),
     "ight": ("numbers", linear_task(
         5, "SparseLinearRegression", classes=None, target_bound=1.0, data_norm=2.0, max_iter=3,
-        clip_norm=0.7)),
+        solver_options={"clip_norm": 0.7})),
     "sgd-ht": ("signs", linear_task(
-        5, data_norm=2.0, solver="sgd-ht", max_iter=3, batch_size=6, n_nonzero_coefs=2)),
+        5, data_norm=2.0, solver="sgd-ht", max_iter=3, n_nonzero_coefs=2, solver_options={"batch_size": 6})),
     "output": ("signs", {**linear_task(5, data_norm=2.0, alpha=0.5), "method": "output"}),
     "pca": ("numbers", {"estimator": "PCA", "features": 5, "params": {
         "data_norm": 2.0, "random_state": 0, "solver": "power", "n_components": 2, "max_iter": 2}}),

@@ -24,8 +24,8 @@ from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import LinearFit
-from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, ProjectedGradient
-from sordino.values import check_count, check_flag, check_mapping, check_not_negative, moved_parameters
+from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient
+from sordino.values import check_count, check_flag, check_mapping, check_not_negative
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -118,7 +118,6 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         return np.nan_to_num(np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_)
 
 
-@moved_parameters("0.3", "solver_options", "step_size", *LEARNER.options)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Numbers(HeavyTailedParameters):
     """The parameters of the regressor."""
@@ -197,7 +196,6 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
         return self._decision(X)[:, 0]
 
 
-@moved_parameters("0.3", "solver_options", "step_size", *LEARNER.options)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Labels(HeavyTailedParameters):
     """The parameters of the classifier."""

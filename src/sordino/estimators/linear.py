@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import check_data, declared_bound
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.estimators.linear_base import MOVED, ClassifierBase, LinearModel, LinearParameters, RegressorBase
+from sordino.estimators.linear_base import ClassifierBase, LinearModel, LinearParameters, RegressorBase
 from sordino.execute import in_dask
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import clipped_matrix
@@ -24,7 +24,7 @@ from sordino.problems.problem import Problem
 from sordino.solvers import solvers_with
 from sordino.solvers.base import LinearFit
 from sordino.solvers.descent import has_metric
-from sordino.values import among, check_count, moved_parameters
+from sordino.values import among, check_count
 
 PENALTIES = (None, "ridge", "nonconvex")
 _ALPHA = 1e-3
@@ -59,7 +59,6 @@ class _Dense(LinearModel):
             )
 
 
-@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _DenseLabels(LinearParameters):
     """The parameters of a dense classifier."""
@@ -260,7 +259,6 @@ def _with_column(rows: Any, level: int, columns: int, constant: float) -> Any:
     return sparse.hstack([rows, more], format="csr") if sparse.issparse(rows) else np.hstack([rows, more])
 
 
-@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _DenseLosses(_DenseLabels):
     """The parameters of a dense classifier with a choice of loss."""
@@ -292,7 +290,6 @@ class LinearClassifier(_DenseLosses, _Dense, ClassifierBase):
     """
 
 
-@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _DenseNumbers(LinearParameters):
     """The parameters of a dense regressor."""
@@ -362,7 +359,6 @@ class _Sparse(LinearModel):
         return None if self._has_members and has_metric(problem) else count
 
 
-@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _SparseLabels(LinearParameters):
     """The parameters of a sparse classifier."""
@@ -405,7 +401,6 @@ class SparseLogisticRegression(_SparseLabels, _Sparse, ClassifierBase):
     """
 
 
-@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _SparseNumbers(LinearParameters):
     """The parameters of a sparse regressor."""

@@ -156,7 +156,6 @@ class MarginClassifier(Scored, ClassifierMixin):
         return self.classes_[best]
 
 
-MOVED = ("sampling", "batch_size", "step_size", "clip_norm", "smoothing")  # now in solver_options
 # The intercept column, in units of the row bound.
 _INTERCEPT = 0.25
 # With fewer records times epsilon the descent on amounts ends too early (1.1 to 1.6 times the mean at 1,000).
@@ -165,7 +164,10 @@ _FEW_AMOUNTS = 3000.0
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearParameters(Budget):
-    """The parameters of all linear models, in the order of their signatures."""
+    """The parameters of all linear models, in the order of their signatures.
+
+    They stand apart from the models: a type checker lets a class with untyped bases take any argument.
+    """
 
     solver: str = "auto"
     schema: Any = None

@@ -30,7 +30,7 @@ from sordino.runs import Ask, PrivacyReport, Stream, Task
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.direct import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
-from sordino.values import among, check_count, check_flag, check_mapping, moved_parameters, refusing
+from sordino.values import among, check_count, check_flag, check_mapping, refusing
 
 _RULES = ("gap", "broken-stick")
 # A solver that never holds a d x d matrix follows at most this many axes when their number is chosen.
@@ -85,7 +85,6 @@ class PcaStream:
 _NOISES = ("sound", "paper")
 
 
-@moved_parameters("0.3", "solver_options", "batch_size", "step_size", "n_oversamples", "momentum")
 class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     r"""Principal components under differential privacy.
 

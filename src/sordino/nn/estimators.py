@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, Self
@@ -28,6 +28,7 @@ from sordino.nn.data import single, source_of
 from sordino.nn.solvers import noise_rate
 from sordino.nn.trainer import Trainer, trainer_of
 from sordino.private_estimator import (
+    Budget,
     PrivateEstimator,
     Scored,
     Tabular,
@@ -61,13 +62,10 @@ _OF_TRAINERS = (
 _INTERCEPT = 0.25  # the intercept column of the linear model, in units of the row bound
 
 
-@dataclass(eq=False, repr=False)
-class _Parameters:
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Parameters(Budget):
     """The parameters of the neural estimators."""
 
-    epsilon: float = 1.0
-    delta: float | None = None
-    _: KW_ONLY
     module: Callable[[int, int], nn.Module] | None = None
     hidden: int = 32
     optimizer: str = "sgd"

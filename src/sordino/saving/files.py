@@ -56,6 +56,11 @@ SETS |= {
 
 _PLAIN = (bool, int, float, str)
 _NEVER = {"ledger", "callback"}  # parameters that a file must not hold; None stands for them
+# Parameters of models of 0.1 that are entries of ``solver_options`` now.
+_OLD_OPTIONS = {
+    "sampling", "batch_size", "step_size", "clip_norm", "smoothing", "n_oversamples", "momentum",
+    "constraint", "gradient", "joint_clip", "scale_columns", "selection", "split", "threshold", "truncation",
+}  # fmt: skip
 
 
 def type_name(value: Any) -> str:
@@ -182,9 +187,10 @@ def _unpack_estimator(node: dict[str, Any], make: Make) -> Any:
         raise ModelFileError(f"The model file names the estimator {name!r}, which is not known here.")
     kind = getattr(import_module(ESTIMATORS[name]), name)
     params = {key: unpack_value(entry, make) for key, entry in node["params"].items()}
-    moved = getattr(kind, "_moved", None)  # parameters of files of older versions
-    params = params if moved is None else moved.fold(params, warn=False)
     known = set(kind._get_param_names())
+    old = {key: params.pop(key) for key in _OLD_OPTIONS & set(params) - known}  # in files of 0.1
+    if own := {key: entry for key, entry in old.items() if entry is not None}:
+        params["solver_options"] = {**(params.get("solver_options") or {}), **own}
     if not set(params) <= known:
         others = ", ".join(sorted(set(params) - known))
         raise ModelFileError(f"The model file sets parameters that {name} does not have here: {others}.")

@@ -94,27 +94,21 @@ ESTIMATORS: dict[str, type[Any]] = {
 # The parameters that a plan may set; what belongs to a budget or to one member's files is not among them.
 _PARAMS: dict[str, words.Check] = {
     "alpha": _WEIGHT,
-    "batch_size": words.whole(1, words.LARGEST),
     "center": words.flag,
     "classes": words.labels,
-    "clip_norm": _BOUND,
     "data_norm": _BOUND,
     "fit_intercept": words.flag,
     "huber_threshold": _BOUND,
     "loss": _WORD,
     "max_iter": words.whole(1, MAX_RELEASES),
-    "momentum": words.number(0.0, 1.0),
     "n_components": words.whole(1, MAX_FEATURES),
     "n_nonzero_coefs": words.whole(1, words.LARGEST),
-    "n_oversamples": words.whole(0, MAX_FEATURES),
     "penalty": _WORD,
     "quantile": words.number(0.0, 1.0),
     "random_state": words.whole(0, 2**31),
     "rows_per_person": words.whole(1, 10**6),  # at all members together
-    "smoothing": _WEIGHT,
     "solver": _WORD,
     "solver_options": words.mapping,
-    "step_size": _BOUND,
     "target_bound": _BOUND,
 }
 _DECLARED = ("classes", "data_norm", "target_bound")
@@ -148,7 +142,7 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
     kind = ESTIMATORS[text["estimator"]]
     params.setdefault("random_state", 0)  # public choices are the same at all members
     try:
-        model = kind(**kind._moved.fold(params, warn=False), **own)
+        model = kind(**params, **own)
         open_facts = [name for name in _DECLARED if getattr(model, name, "") is None]
         if open_facts:
             raise InvalidInputError(f"Expected {open_facts} among the parameters: members declare them.")
