@@ -24,6 +24,7 @@ from sordino.solvers.descent import (
     Moments,
     TargetUnit,
     chosen_width,
+    noise_factor,
     one_sided,
     travel_length,
 )
@@ -340,7 +341,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     expected = np.array([slope, offset] if asked.two else [slope])
     spread = model.spread(few)[: expected.size]
     if problem.loss.targets == "numbers" and "whole" in curator.plan.releases:
-        spread[0] *= math.sqrt(max(1.0 - slope, _NEARLY if problem.lines else _ARRIVED))
+        arrived = _NEARLY if problem.lines else _ARRIVED
+        spread[0] *= math.sqrt(max(1.0 - slope, noise_share(model), arrived))
     prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
@@ -360,6 +362,23 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     bend = found.curvature[1, 1] if asked.two and not widened else mean_bend(problem)
     noise = math.hypot(found.noise, doubt * (1.0 - doubt) / prior[0, 0], math.sqrt(more))  # a doubt is left
     return Lengthened(w, float(found.point[0]), noise, min(max(float(bend), 0.0), 1.0))
+
+
+def noise_share(model: Descended) -> float:
+    """Return the least part of the squares of margins that is noise of a descent in a metric; 0 without one.
+
+    Along axes of little curvature a metric takes long steps, and noise adds up there: of a hundred columns
+    that follow three factors a descent may have more of it than signal.
+    """
+    metric, d = model.legs[-1].descent.metric, model.affine.scale.size
+    factor = noise_factor(model.legs, _NUMBERS_BEND, None)
+    if metric is None or factor is None:
+        return 0.0
+    noise, total = (
+        float(metric.expected @ np.square(metric.axes[:, :d] @ part).sum(axis=1))
+        for part in (factor[:d], model.w[:d, None])
+    )
+    return min(noise / max(total, NOTHING), 1.0)
 
 
 def length_steps(problem: Problem) -> int:
