@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -31,7 +31,8 @@ class Mechanism(Protocol):
     """Noise of scale ``multiplier * sensitivity``.
 
     ``relative`` is the size of this multiplier beside those of the other releases of the plan; the
-    multiplier itself is None until the plan is calibrated.
+    multiplier itself is None until the plan is calibrated. One whose noise can be exact (rounded to a
+    lattice, or compared without rounding) has ``privatise_exactly`` too, with room for what rounding did.
     """
 
     norms: ClassVar[tuple[Norm, ...]]
@@ -125,14 +126,6 @@ class Rounding:
         )
 
 
-@runtime_checkable
-class ExactNoise(Protocol):
-    """A mechanism whose noise is exact: rounded to a lattice, or compared without rounding."""
-
-    def privatise_exactly(self, value: Any, sensitivity: float, known: Rounding, noise: NoiseSource) -> Any:
-        """Add the noise to an answer, or choose by it, with room for what rounding did to it."""
-
-
 @dataclass(frozen=True)
 class OnGrid(Additive):
     """Base of noise that can be drawn exactly rounded to a lattice of integers."""
@@ -168,7 +161,7 @@ class OnGrid(Additive):
 
 def to_grid(values: Floats, spacing: float) -> Ints:
     """Return the nearest integers to ``values / spacing``; no two answers get further apart by the bounds."""
-    return np.rint(np.clip(values / spacing, -(2.0**61), 2.0**61)).astype(np.int64)
+    return np.rint(np.minimum(np.maximum(values / spacing, -(2.0**61)), 2.0**61)).astype(np.int64)
 
 
 @dataclass(frozen=True)

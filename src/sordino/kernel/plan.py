@@ -17,7 +17,6 @@ from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel.correlated import Correlated, Memory, Remembered
 from sordino.kernel.events import Cyclic, Full, Poisson, Relation, Sampling, check_event, compose_events
 from sordino.kernel.mechanism import (
-    ExactNoise,
     Gaussian,
     Mechanism,
     OnGrid,
@@ -32,7 +31,6 @@ from sordino.kernel.query import (
     Answer,
     ClippedSum,
     ColumnSums,
-    ErrorBound,
     FromSum,
     OnLattice,
     Query,
@@ -300,9 +298,9 @@ class Offer:
             return None
         if not self.doubles:
             return f"secure_noise=True is not proven for {query if self.lattice else self.records}"
-        if not isinstance(release.query, ErrorBound):
+        if not hasattr(release.query, "error"):
             return f"secure_noise=True is not proven for {query}"
-        if not isinstance(release.mechanism, ExactNoise):
+        if not hasattr(release.mechanism, "privatise_exactly"):
             return f"secure_noise=True is not proven for {type(release.mechanism).__name__}"
         return None
 
@@ -347,7 +345,7 @@ class Question:
         """The query of the release."""
         return self.release.query
 
-    @property
+    @cached_property
     def secure(self) -> bool:
         """Whether the noise is exact. Where there is none, or nothing moves, there is nothing to hide."""
         mechanism = self.release.mechanism
@@ -374,7 +372,7 @@ class Question:
             raise UnsupportedError("secure_noise=True would overflow 64-bit sums for this many records.")
         return spacing
 
-    @property
+    @cached_property
     def _truncates(self) -> bool:
         return self.integers and self.release.in_integers
 
@@ -398,9 +396,8 @@ class Question:
 
     def privatised(self, exact: Any, noise: Any) -> Answer:
         """Return an exact answer with the noise of the release: the one way from the one to the other."""
-        mechanism = self.release.mechanism
-        if self.secure:
-            assert isinstance(mechanism, ExactNoise)  # no executor offers another
+        mechanism: Any = self.release.mechanism
+        if self.secure:  # no executor offers other noise then; to ask for it would take longer than to draw
             return mechanism.privatise_exactly(exact, self.sensitivity, self._rounding, noise)
         if self.memory is not None:
             noise = Remembered(noise, self.memory, self.position)
@@ -435,9 +432,9 @@ def rounding_of(
     release: Release, params: Any, spacing: float | None, population: int, roundings: int = 0
 ) -> Rounding:
     """Return what rounding does to an answer in doubles; rounded sums of neighbours differ in one block."""
-    assert isinstance(release.query, ErrorBound)  # no executor offers another
+    query: Any = release.query  # no executor offers one without an error
     count = population if spacing is None else _block_length(release.query, population)
-    return Rounding(release.query.error(params, max(count, roundings)), spacing, rows=release.rows)
+    return Rounding(query.error(params, max(count, roundings)), spacing, rows=release.rows)
 
 
 def _block_length(query: Any, population: int) -> int:

@@ -336,6 +336,8 @@ class Query(Protocol):
     ``records`` is what an executor offers: data and the operations it can do fast. ``needs`` names the groups
     of operations (:mod:`sordino.kernel.query`) that :meth:`evaluate` uses, and nothing else may be used;
     ``adds_up`` says that the answer on some records plus that on others is the answer on all of them.
+    Exact noise needs ``error(params, count)`` too: how far the answer on so many records in doubles is from
+    the exact one.
     """
 
     needs: ClassVar[tuple[type, ...]]
@@ -356,14 +358,6 @@ class Query(Protocol):
 
     def evaluate(self, records: Any, params: Any) -> Answer:
         """Return the exact answer; only a curator may ask for it."""
-
-
-@runtime_checkable
-class ErrorBound(Protocol):
-    """A query that knows how far its answers in doubles are from the exact ones: exact noise needs that."""
-
-    def error(self, params: Any, count: int) -> float:
-        """Return how far the answer on ``count`` records in doubles is from the exact one."""
 
 
 class OnLattice:
