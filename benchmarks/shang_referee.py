@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,15 @@ from sordino.literature.reproduce.pca import DELTA, _points
 from sordino.literature.reproduce.runner import source_commit
 
 RESULT = Path(__file__).parent / "results" / "shang_referee.json"
-PASSES = (1, 3, 10, 30, 100, 300, 1000)
-# Set, scaling, values of k, and how many of the passes: images of CIFAR-10 (20,000) have 3,072 columns.
+PASSES = (1, 10, 30, 100, 300, 1000)
+STARTS = 3  # of each number, whose mean is taken before the passes are chosen
+# Set, scaling, values of k, and which of the passes: images are long.
 ASKED = (
     ("a9a", "largest entry 1", (5, 10, 20), PASSES),
     ("a9a", "norm 1", (5, 10, 20), PASSES),
     ("CIFAR-10", "norm 1", (10,), PASSES[:-1]),
-    ("MNIST", "largest entry 1", (5, 10, 20), PASSES),
-    ("MNIST", "norm 1", (5, 10, 20), PASSES),
+    ("MNIST", "largest entry 1", (5, 10, 20), PASSES[:-1]),
+    ("MNIST", "norm 1", (5, 10, 20), PASSES[:-1]),
 )
 PIECES = 10  # of a pass
 
@@ -47,15 +49,15 @@ def distance(found: np.ndarray) -> float:
     return 1.0 - float(np.sum(np.square(found[:k]))) / k
 
 
-def descend(values: np.ndarray, k: int, step: float, std: float, n: int, passes: int) -> np.ndarray:
-    """Return the basis after so many passes of n steps with this noise each."""
-    public, many = public_generator((k, passes)), n / PIECES
+def descend(values: np.ndarray, k: int, step: float, std: float, n: int, passes: int, start: int) -> float:
+    """Return the distance of the basis after so many passes of n steps with this noise each."""
+    public, many = public_generator((k, passes, start)), n / PIECES
     grow = np.exp(step * many * values)[:, None]
     basis = np.linalg.qr(public.normal(size=(len(values), k)))[0]
     for _ in range(PIECES * passes):
         noise = public.normal(size=basis.shape)
         basis = np.linalg.qr(grow * basis + step * math.sqrt(many) * std * noise)[0]
-    return basis
+    return distance(basis)
 
 
 def judge(name: str, scaling: str, components: tuple[int, ...], most: tuple[int, ...]) -> Iterator[Any]:
@@ -72,8 +74,9 @@ def judge(name: str, scaling: str, components: tuple[int, ...], most: tuple[int,
         for passes in most:
             vrpca = 2 * formulas.vrpca(epsilon, DELTA, population=n, steps=n, epochs=passes)  # in units of 2
             spca = formulas.lssgd(epsilon, DELTA, population=n, steps=n * passes)
-            tried["DP-SPCA"].append(distance(descend(values, k, 0.5 / n, spca, n, passes)))
-            tried["DP-VRPCA"].append(distance(descend(values, k, 1 / n, vrpca, n, passes)))
+            for method, step, std in (("DP-SPCA", 0.5 / n, spca), ("DP-VRPCA", 1 / n, vrpca)):
+                starts = [descend(values, k, step, std, n, passes, start) for start in range(STARTS)]
+                tried[method].append(fmean(starts))
         for method, distances in tried.items():
             best = int(np.argmin(distances))
             found |= {method: distances[best], f"{method}, passes": most[best]}
@@ -95,7 +98,7 @@ def main() -> None:
             rows.append(row)
             print(row, flush=True)
     about = {"command": "python -m benchmarks.shang_referee", "date": datetime.now(UTC).date().isoformat()}
-    about |= {"commit": source_commit(), "runs": "one a number"}
+    about |= {"commit": source_commit(), "runs": f"means of {STARTS} starts, Gaussian one"}
     asked.save.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
