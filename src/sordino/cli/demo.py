@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,7 +34,8 @@ def run(report: str, as_json: bool = False) -> None:
         [name, measure, *(f"{score:.3f}" for score in (*scores.values(), plain))]
         for name, measure, scores, plain, _ in found
     ]
-    path = _page(found, rows).write(report)
+    path = Path(report)
+    path.write_text(_page(found, rows), encoding="utf-8")
     if as_json:
         names = ("task", "measure", "private", "without privacy")
         document({"output": path, "tasks": [dict(zip(names, line)) for line in found]})
@@ -79,15 +83,15 @@ def _tasks() -> Iterator[Task]:
     )
 
 
-def _page(found: list[Any], rows: list[list[str]]) -> Any:
+def _page(found: list[Any], rows: list[list[str]]) -> str:
     from matplotlib.figure import Figure
 
-    from sordino.report import Page
+    from sordino.report.page import render_page
     from sordino.report.plots import log_axis, style_axes
 
-    page = Page("Sordino demonstration", "The same models with and without differential privacy.")
     columns = ["task", "measure", *(f"epsilon {e:g}" for e in EPSILONS), "no privacy"]
-    page.add("All results", "delta = 1e-5; one record may be added or removed.", columns=columns, rows=rows)
+    text = "delta = 1e-5; one record may be added or removed."
+    sections: list[Any] = [{"heading": "All results", "text": text, "columns": columns, "rows": rows}]
     for name, measure, scores, plain, privacy in found:
         figure = Figure(figsize=(5.5, 3.2), layout="constrained")
         axes = style_axes(figure.subplots())
@@ -96,5 +100,9 @@ def _page(found: list[Any], rows: list[list[str]]) -> Any:
         axes.set(xlabel="epsilon", ylabel=measure, title=name)
         log_axis(axes, at=EPSILONS)
         axes.legend()
-        page.add(name, "The guarantee of the fit at epsilon 1:", figure=figure, privacy=privacy)
-    return page
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=110, bbox_inches="tight")
+        drawn = {"image": base64.b64encode(image.getvalue()).decode("ascii"), "privacy": privacy}
+        sections.append({"heading": name, "text": "The guarantee of the fit at epsilon 1:", **drawn})
+    lead = "The same models with and without differential privacy."
+    return render_page("page.html", title="Sordino demonstration", lead=lead, sections=sections)

@@ -1,14 +1,12 @@
-"""A self-contained HTML page of text, tables, figures and privacy reports."""
+"""Self-contained HTML pages, and the page about the budgets of a ledger."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -29,48 +27,6 @@ from sordino.runs import PrivacyReport
 from sordino.values import at_least, at_most
 
 
-@dataclass
-class Page:
-    """Collect sections, then write them as one file without outside references."""
-
-    title: str
-    lead: str = ""
-    sections: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(
-        self,
-        heading: str,
-        text: str = "",
-        *,
-        columns: Sequence[str] = (),
-        rows: Sequence[Sequence[str]] = (),
-        figure: Any = None,
-        privacy: Any = None,
-    ) -> Page:
-        """Add a section: text, a table, a matplotlib figure, a privacy report."""
-        self.sections.append(
-            {
-                "heading": heading,
-                "text": text,
-                "columns": list(columns),
-                "rows": [list(row) for row in rows],
-                "image": None if figure is None else _png(figure),
-                "privacy": privacy,
-            }
-        )
-        return self
-
-    def html(self) -> str:
-        """Return the page."""
-        return render_page("page.html", title=self.title, lead=self.lead, sections=self.sections)
-
-    def write(self, path: str | Path) -> Path:
-        """Write the page and return its path."""
-        path = Path(path)
-        path.write_text(self.html(), encoding="utf-8")
-        return path
-
-
 def render_page(template: str, **values: Any) -> str:
     """Return a page from one of this room's templates; every value is escaped."""
     return _templates().get_template(template).render(**values)
@@ -86,12 +42,6 @@ def _templates() -> Environment:
     environment.filters["share"] = lambda value: f"{100 * value:.1f} %"
     environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
     return environment
-
-
-def _png(figure: Any) -> str:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 # -------------------------------- The budget of a data set before and after a run, replayed from the ledger
