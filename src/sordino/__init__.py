@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sordino.late import import_late
 
 if TYPE_CHECKING:
     from sordino.accounting.trade_off import Risk as Risk
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from sordino.estimators.preprocessing import RowClipper as RowClipper
     from sordino.estimators.preprocessing import ScatteringTransformer as ScatteringTransformer
     from sordino.estimators.search import PrivateSearchCV as PrivateSearchCV
-    from sordino.estimators.statistics import MedianOfMeans as MedianOfMeans
-    from sordino.estimators.statistics import TruncatedMean as TruncatedMean
     from sordino.estimators.statistics import covariance as covariance
     from sordino.estimators.statistics import mean as mean
     from sordino.estimators.statistics import quantiles as quantiles
@@ -61,7 +60,7 @@ _MODULES = {
     "SparseLinearRegression OrderedLogisticRegression",
     # data without bounds
     "estimators.heavy": "HeavyTailedClassifier HeavyTailedRegressor",
-    "estimators.statistics": "TruncatedMean MedianOfMeans mean variance covariance quantiles",
+    "estimators.statistics": "mean variance covariance quantiles",
     "estimators.group_statistics": "count histogram crosstab group_by",
     "estimators.pca": "PCA",
     "tables": "Schema TableEncoder",
@@ -90,12 +89,4 @@ __all__ = ["__version__", *_EXPORTS]
 
 
 if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for something
-
-    def __getattr__(name: str) -> Any:
-        if name in _EXPORTS:
-            return getattr(import_module(_EXPORTS[name]), name)
-        raise AttributeError(f"module 'sordino' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = import_late(__name__, _EXPORTS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino.errors import require_extra
+from sordino.late import import_late
 
 if TYPE_CHECKING:
     from sordino.nn.augment import Shifts
@@ -54,13 +54,5 @@ __all__ = [
 ]  # fmt: skip
 
 
-if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for something
-
-    def __getattr__(name: str) -> Any:
-        if name in _EXPORTS:
-            return getattr(import_module(_EXPORTS[name]), name)
-        raise AttributeError(f"module 'sordino.nn' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = import_late(__name__, _EXPORTS)

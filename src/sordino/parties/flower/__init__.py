@@ -7,11 +7,10 @@ mechanism with another name (:class:`ClientLevelHardThresholding`).
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 from sordino.errors import require_extra
+from sordino.late import import_late
 
 if find_spec("flwr") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("flwr", "flower")
@@ -28,13 +27,4 @@ _MODULES = {
 _EXPORTS = {name: f"sordino.parties.flower.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = list(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(import_module(_EXPORTS[name]), name)
-    raise AttributeError(f"module 'sordino.parties.flower' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_late(__name__, _EXPORTS)
