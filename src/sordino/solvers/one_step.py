@@ -21,7 +21,10 @@ _LENGTHS, _CURVATURE, _CELLS = 0.03, (0.16, 0.45), 2
 # Directions with less curvature than so many deviations of its noise are not known: no step is made along
 # them, and along each the model may miss this share of what it leaves unexplained; so are gaps of fewer than
 # the last. benchmarks.model_intervals says which of its designs were in view.
-_KNOWN, _MISSED, _THERE = 1.5, 0.1, 2.0
+_KNOWN, _MISSED, _THERE = 1.5, 0.05, 2.0
+# Cleaning of the curvature leaves at least this of the variance of its noise, and of the square of a move so
+# much of what the noise of the score would make of it alone is subtracted.
+_PARTED, _SURE = 0.5, 0.9
 # How much of the model a step of squares may leave behind, and how loud the constant may be in a score.
 _LEFT, _LOUD = (0.0, 0.25, 0.5, 0.75, 1.0), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
@@ -77,8 +80,9 @@ class Units:
 
 
 class Curvature(NamedTuple):
-    """Axes that a released curvature tells, with their sizes, and hidden ones; the least size; its noise.
+    """Axes that a released curvature tells, with their sizes, and hidden ones; the least size.
 
+    ``unsure`` has half the variances of its entries along the axes, ``veiled`` their sum over hidden axes,
     ``there`` says which numbers of a row there are records for, ``told`` whether there is more than noise.
     """
 
@@ -87,7 +91,8 @@ class Curvature(NamedTuple):
     hidden: Floats
     there: Bools
     floor: float
-    noise: float
+    unsure: Floats
+    veiled: Floats
     told: bool
 
 
@@ -155,7 +160,7 @@ class OneStep:
         own, spread = self._squares(curator, n, best, moved)
         missed = math.sqrt(_MISSED * spread / found.floor)
         hidden, absent = missed * found.hidden, missed * np.diag(~found.there * 1.0)
-        errors = best.back @ (own / n + best.noise(best.without_noise(moved))) @ best.back.T
+        errors = best.back @ (own / n + best.noise(best.square(moved), missed)) @ best.back.T
         yield Step(moved - best.left, errors + hidden @ hidden.T + absent**2, hidden, found.told)
 
     def _curvature(self, curator: Curator, n: int) -> Curvature:
@@ -164,13 +169,18 @@ class OneStep:
         unsure = noise_std(curator, "curvature", curved) / n * curved.size
         matrix = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
         there = ~self.units.seldom | (np.diag(matrix) > _THERE * unsure)
-        sizes, axes = np.linalg.eigh(matrix[np.ix_(there, there)])
-        sizes, axes = _cleaned(sizes, unsure), np.eye(d)[:, there] @ axes
+        noisy, axes = np.linalg.eigh(matrix[np.ix_(there, there)])
+        sizes, axes = _cleaned(noisy, unsure), np.eye(d)[:, there] @ axes
         floor = max(_KNOWN * unsure, 1e-9 * float(np.abs(sizes).max()), 1e-300)
         known = sizes > floor
         known[-1] = True
         told, least = bool(known.all() or unsure < sizes.mean()), np.maximum(sizes[known], floor)
-        return Curvature(axes[:, known], least, axes[:, ~known], there, floor, unsure, told)
+        # The variance of an estimate given a noisy one is that of the noise times its derivative (Tweedie).
+        gaps, before = (np.abs(np.subtract.outer(one, one)) for one in (sizes, noisy))
+        kept = np.where(np.eye(len(noisy)) > 0.0, 1.0, gaps / np.maximum(before, 1e-300))
+        left = 0.5 * unsure**2 * np.clip(kept, _PARTED, 1.0)[known]
+        veiled = left[:, ~known].sum(axis=1)
+        return Curvature(axes[:, known], least, axes[:, ~known], there, floor, left[:, known], veiled, told)
 
     def _squares(self, curator: Curator, n: int, best: Trial, moved: Floats) -> tuple[Floats, float]:
         """Return the mean square of the scores after the move, and that of residuals if all are alike."""
@@ -201,10 +211,10 @@ class Trial:
         units = np.eye(axes.shape[1]) + (loud**2 - 1.0) * np.outer(axes[-1], axes[-1])
         lengths, turned = np.linalg.eigh(units)
         metric = (turned * np.sqrt(lengths)) @ turned.T
+        self._step, self._found, self._metric, self._noise = step, found, metric, noise
         self.root = metric @ axes.T
         self.left = np.zeros(len(axes)) if step.whole is None else left * (axes @ (axes.T @ step.whole))
         self._gone = np.zeros(len(axes)) if step.whole is None else np.where(found.there, 0.0, step.whole)
-        self._step, self._unsure, self._noise = step, found.noise, noise
         self.size = self.part(self.left).size
         self.back = (axes / sizes) @ np.linalg.inv(metric)
         self.alike = (metric * sizes) @ metric
@@ -216,21 +226,26 @@ class Trial:
         matrix = self.root @ np.hstack([np.eye(len(left)), -_product_with(left)])
         return Part(slice(None), self._step.longest_score(self.root, left), matrix)
 
-    def noise(self, moved: Floats) -> Floats:
-        """Return the covariance of the noise of the score, and of the curvature's along a move."""
-        tilted = float(moved @ moved) * np.eye(len(moved)) + np.outer(moved, moved)
-        tilted = 0.5 * self._unsure**2 * self.root @ tilted @ self.root.T
-        return np.asarray((self.size * self._noise) ** 2 * np.eye(len(tilted)) + tilted)
+    def noise(self, square: Floats, missed: float = 0.0) -> Floats:
+        """Return the covariance of the noise of the score, and of the curvature's along a move.
 
-    def without_noise(self, moved: Floats) -> Floats:
-        """Return a move as long as without the noise of the score, of its square a quarter at least."""
-        longer = (self.size * self._noise) ** 2 * float(np.square(self.back).sum())
-        return moved * math.sqrt(max(1.0 - longer / max(float(moved @ moved), 1e-300), 0.25))
+        Along the axes the move has this square; along each hidden one the model misses so much.
+        """
+        unsure, veiled = self._found.unsure, missed**2 * self._found.veiled
+        tilted = np.diag(unsure @ np.diag(square) + veiled) + unsure * square
+        sizes, axes = np.linalg.eigh(self._metric @ tilted @ self._metric)
+        return np.asarray((axes * (np.maximum(sizes, 0.0) + (self.size * self._noise) ** 2)) @ axes.T)
+
+    def square(self, moved: Floats) -> Floats:
+        """Return the square of a move along the axes, less most of what the noise of the score adds to it."""
+        along, back = self._found.axes.T @ moved, self._found.axes.T @ self.back
+        return np.asarray(np.outer(along, along) - _SURE * (self.size * self._noise) ** 2 * back @ back.T)
 
     def cost(self, n: int) -> float:
         """Return how wide intervals of the coefficients will be, as far as this way of asking matters."""
         errors = self.back[:-1]
-        spread = self.noise(self.left) + self._left * self.alike / n
+        along = self._found.axes.T @ self.left
+        spread = self.noise(np.outer(along, along)) + self._left * self.alike / n
         return float(np.log(np.maximum(np.einsum("ij,jk,ik->i", errors, spread, errors), 1e-300)).sum())
 
 
