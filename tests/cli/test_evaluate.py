@@ -1,8 +1,11 @@
 """Scores of a saved model: with noise for a price, or exact on public rows."""
 
 import json
+import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.cli.helpers import FIT, named, table, typed, typed_json, write_csv
 
@@ -11,6 +14,7 @@ from sordino.cli.shared import check_parameters
 from sordino.errors import InvalidInputError
 from sordino.estimators.evaluation import _subgroups
 from sordino.kernel import public_generator
+from sordino.tables import Category, Number, Target
 
 
 def test_a_private_score_is_paid_and_an_exact_one_is_for_public_rows(model, booked, folder):
@@ -216,3 +220,24 @@ def test_what_has_no_rows_per_person_names_the_remedy():
         check_parameters(sordino.PrivateSearchCV, {"rows_per_person": 5})
     with pytest.raises(InvalidInputError, match=r"'nothing'\. It has: "):
         check_parameters(sordino.PrivateSearchCV, {"nothing": 5})
+
+
+def test_intervals_are_paid_for_printed_and_shown_on_a_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    public = np.random.default_rng(0)
+    age, town = public.uniform(0, 100, 4000).round(1), public.choice(list("ab"), 4000)
+    ill = public.random(4000) < 1 / (1 + np.exp(1 - age / 50 - (town == "b")))
+    people = pd.DataFrame({"age": age, "town": town, "ill": np.where(ill, "yes", "no")})
+    people.to_csv("t.csv", index=False)
+    columns = [Number("age", 0, 100), Category("town", ["a", "b"]), Target("ill", "category", ["no", "yes"])]
+    sordino.Schema(columns).write("s.toml")
+    fit = ("--schema", "s.toml", "--set", "pairs=false", "--set", "knots=1", "--output", "m.sordino")
+    typed("fit", "t.csv", "--epsilon", 1, *fit)
+    found = typed_json("intervals", "m.sordino", "t.csv", "--epsilon", 4, "--report", "p.html")
+    line = next(line for line in found["intervals"] if line["name"] == "town = b")
+    assert line["low"] < 0.5 < line["high"] < 1.0  # half of the log odds between the towns
+    assert math.isclose(line["ratio"][2], math.exp(line["high"]))
+    assert found["privacy"]["epsilon"] <= 4
+    assert "town = b" in (page := Path("p.html").read_text())
+    assert "ratio" in page
+    assert "ratio" in typed("intervals", "m.sordino", "t.csv", "--epsilon", 4)

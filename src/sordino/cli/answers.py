@@ -1,4 +1,4 @@
-"""`sordino split`, `predict` and `evaluate`: records that a model has not seen, and what it says of them."""
+"""`sordino split`, `predict`, `evaluate` and `intervals`: records, and what a model says of them."""
 
 from __future__ import annotations
 
@@ -192,6 +192,55 @@ def evaluate(
         found |= _private(score)
     shared.tell_budget(asked)
     _tell(row, found, output, as_json)
+
+
+@click.command()
+@shared.MODEL
+@shared.DATA
+@shared.TARGET
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of each interval by itself.")
+@shared.BUDGET
+@shared.LEDGER
+@click.option("--report", "page", type=shared.OUTPUT, help="Also write the page on them.")
+@shared.FORCE
+@shared.JSON
+@shared.config_option
+def intervals(
+    model: Path,
+    data: str,
+    target: str | None,
+    confidence: float,
+    page: Path | None,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    """Pay for intervals of the coefficients of MODEL, of a table for the effects of its columns.
+
+    They count sampling error and noise, so they are asked of records: those of the fit, or others. What
+    `sordino inspect` shows of a model without records is the noise alone.
+    """
+    import sordino
+    from sordino.cli.look import write_page
+    from sordino.cli.rows import for_model
+    from sordino.report.plots import margin_words
+    from sordino.report.run_page import interval_words
+
+    asked = shared.take_budget(how)
+    shared.require_writable(how.pop("force"), page)
+    fitted, file = sordino.load(model), shared.data_file(data, how)
+    rows = for_model(file, fitted, judge=True, target=target)
+    found = sordino.intervals(fitted, rows.X, rows.y, groups=rows.groups, confidence=confidence, **asked)
+    if page is not None:
+        run = {"data": file.name, "dataset": asked["dataset_id"]}
+        write_page(found, page, run, ledger=asked["ledger"])
+    shared.tell_budget(asked)
+    if as_json:
+        privacy = found.privacy.to_dict()
+        shared.document({"confidence": confidence, "intervals": found.records(), "privacy": privacy})
+        return
+    click.echo(f"Effects on {margin_words(fitted)}, with {100 * confidence:.3g} % intervals:")
+    shared.show_table(("", ""), [(line["name"], interval_words(line)) for line in found.records()])
+    click.echo(f"{shared.guarantee(found.privacy)}.")
 
 
 def _private(score: Any) -> dict[str, Any]:

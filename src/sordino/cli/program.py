@@ -25,7 +25,7 @@ import click
 
 from sordino import __version__, errors
 from sordino.cli.account import account
-from sordino.cli.answers import evaluate, predict, split
+from sordino.cli.answers import evaluate, intervals, predict, split
 from sordino.cli.fit import audit, fit, pca, tune
 from sordino.cli.ledger import ledger
 from sordino.cli.look import inspect, report
@@ -317,7 +317,7 @@ def demo(report: str, as_json: bool) -> None:
 
 
 for command in (
-    init, doctor, completion, schema, split, fit, predict, inspect, evaluate, report, stats, pca, tune,
-    account, audit, ledger, migrate, party, consortium, datasets, reproduce,
+    init, doctor, completion, schema, split, fit, predict, inspect, evaluate, intervals, report, stats, pca,
+    tune, account, audit, ledger, migrate, party, consortium, datasets, reproduce,
 ):  # fmt: skip
     main.add_command(command)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -98,17 +100,44 @@ class Intervals:
 
     @cached_property
     def shapes_(self) -> list[Shape]:
-        """With a schema, the effects of columns and pairs, measured from their mean over the values shown.
+        """With a schema, the effects of columns and pairs, measured from their mean over the declared values.
 
-        Their ``noise`` has sampling error and noise.
+        Their ``noise`` has sampling error and noise. That of gaps and of levels that are not declared is
+        theirs alone: nobody may have them.
         """
         fitted, out = {shape.columns: shape for shape in self.model.shapes_}, []
         for asks in questions_of(self.model.encoder_):
-            rows = asks.center(None)
+            rows = asks.center((np.arange(len(asks.rows)) < asks.named) / asks.named)
             errors = self._deviations(np.column_stack([rows, np.zeros(len(rows))]))
             effect, noise = asks.shape(rows @ self.coef_), asks.shape(errors)
             out.append(replace(fitted[asks.columns], effect=effect, noise=noise))
         return sorted(out, key=lambda shape: -shape.importance)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return ``name``, ``value``, ``low`` and ``high`` of each coefficient, of a table of each effect.
+
+        Of odds and rates ``ratio`` has the exponential of the three numbers.
+        """
+        out: list[dict[str, Any]] = []
+        for name, value, error in self._lines():
+            three = value, value - self._width * error, value + self._width * error
+            out.append({"name": name, **dict(zip(("value", "low", "high"), three, strict=True))})
+            if self.model._loss().link.name != "identity":
+                with np.errstate(over="ignore"):
+                    out[-1]["ratio"] = np.exp(three).tolist()
+        return out
+
+    def _lines(self) -> Iterator[tuple[str, float, float]]:
+        """Yield the name of each coefficient or effect, its value and its standard error."""
+        if not hasattr(self.model, "shapes_"):
+            names = getattr(self.model, "feature_names_in_", [f"x{i}" for i in range(self.coef_.size)])
+            yield from zip(map(str, names), self.coef_.tolist(), self.errors.tolist(), strict=True)
+            return
+        for shape in self.shapes_:  # coefficients of one column repeat each other
+            errors = np.ravel(np.asarray(shape.noise)).tolist()
+            for at, value, error in zip(product(*shape.at), shape.effect.flat, errors, strict=True):
+                words = [f"{v:g}" if isinstance(v, float) else str(v) for v in at]
+                yield ", ".join(map(" = ".join, zip(shape.columns, words))), value, error
 
     def predict(self, X: Any) -> tuple[Floats, Floats, Floats]:
         """Return the expected target (of two classes, the probability of the second) and its interval's ends.
@@ -429,13 +458,10 @@ def _longest(rows: Floats) -> float:
 
 def _clipped_rows(model: Any, X: Any) -> Floats:
     """Return the rows as the model sees them, clipped, with a constant behind them."""
-    found = check_data(model, model._rows(X), reset=False)
-    rows = clipped_matrix(np.asarray(_dense(found), dtype=float), model.data_norm_)
+    found: Any = check_data(model, model._rows(X), reset=False)
+    found = found.toarray() if hasattr(found, "toarray") else found
+    rows = clipped_matrix(np.asarray(found, dtype=float), model.data_norm_)
     return np.column_stack([rows, np.ones(len(rows))])
-
-
-def _dense(rows: Any) -> Any:
-    return rows.toarray() if hasattr(rows, "toarray") else rows
 
 
 def _influences(

@@ -183,13 +183,16 @@ def _interval_facts(found: Intervals | PredictionIntervals) -> Iterable[tuple[st
         yield f"radius, in {spread_of(found.model)[1]}", reach
         return
     yield "confidence of each interval", f"{100 * found.confidence:.3g} %"
-    if hasattr(found.model, "shapes_"):  # coefficients of one column repeat each other
-        return
-    _, names, *_ = coefficients_of(found.model)[0]
-    low, high = found.low, found.high
-    for i in np.argsort(-np.abs(found.coef_), kind="stable")[:TOP]:
-        ends = f"{low[i]:.4g} to {high[i]:.4g}" if np.isfinite(high[i]) else "records do not tell the ends"
-        yield names[i], f"{found.coef_[i]:.4g} ({ends})"
+    for line in sorted(found.records(), key=lambda line: -abs(line["value"]))[:TOP]:
+        yield line["name"], interval_words(line)
+
+
+def interval_words(line: Mapping[str, Any]) -> str:
+    """Return a coefficient or effect with its ends, and the ratio of odds or rates that it stands for."""
+    if not np.isfinite(line["high"]):
+        return f"{line['value']:.4g} (records do not tell the ends)"
+    words = "{value:.4g} ({low:.4g} to {high:.4g})".format(**line)
+    return words + (", ratio {:.4g} ({:.4g} to {:.4g})".format(*line["ratio"]) if "ratio" in line else "")
 
 
 def _effects(model: Any) -> list[Line]:
