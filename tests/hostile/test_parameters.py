@@ -49,8 +49,6 @@ TARGETS = {
     "LinearRegression": NUMBERS,
     "HeavyTailedClassifier": LABELS,
     "HeavyTailedRegressor": NUMBERS,
-    "TruncatedMean": None,
-    "MedianOfMeans": None,
     "PCA": None,
     "PrivateStandardScaler": None,
     "PrivateColumnWeights": None,

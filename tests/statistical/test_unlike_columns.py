@@ -268,7 +268,7 @@ def test_a_rare_flag_with_skewed_amounts_has_its_effect():
 
 
 @pytest.mark.parametrize("skewed", [True, False])
-def test_a_table_says_that_a_clip_takes_from_a_rare_flag_with_skewed_amounts(skewed):
+def test_a_table_says_what_a_clip_may_hide_of_a_rare_flag_and_where_amounts_are_skewed(skewed):
     public, n = np.random.default_rng(4), 20_000
     table = pd.DataFrame({"age": public.uniform(18.0, 90.0, n), "ward": public.choice(list("abcde"), n)})
     for name, share in (("sex", 0.5), ("icu", 0.02), ("smokes", 0.2)):
@@ -281,8 +281,16 @@ def test_a_table_says_that_a_clip_takes_from_a_rare_flag_with_skewed_amounts(ske
     schema = Schema([*columns, Target("cost", "number", low=0.0, high=100.0)])
     with seeded_noise_not_private(3), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        LinearRegression(1.0, 1e-6, schema=schema).fit(table)
-    assert any(issubclass(one.category, FitWarning) for one in said) == skewed
+        model = LinearRegression(1.0, 1e-6, schema=schema).fit(table)
+    words = [str(one.message) for one in said if issubclass(one.category, FitWarning)]
+    assert any("skewed" in one for one in words) == skewed
+    assert any("few records have 'icu" in one and "'sex" not in one for one in words)
+    flag = next(shape for shape in model.shapes_ if shape.name == "icu")
+    plain = table.loc[table["icu"], "cost"].mean() - table.loc[~table["icu"], "cost"].mean()
+    assert (
+        abs(np.ptp(flag.effect) - plain) < 2 * flag.noise.max()
+    )  # stated .3 to .7 while 1 to 3 were missing
+    assert flag.noise_alone < 0.5  # what is hidden is no reason to call the flag noise
 
 
 def test_a_level_that_nearly_all_records_have_leaves_rare_levels_their_unit():

@@ -179,3 +179,16 @@ def test_the_noise_of_levels_that_nobody_has_is_stated_for_counts():
         stated.append(model.coef_noise_[nobody])
     assert len(nobody) == 9
     assert np.sqrt(np.mean(np.square(found))) < 1.5 * np.mean(stated)  # 4 times before
+
+
+@pytest.mark.parametrize("alpha", [None, 1e-3])
+def test_a_table_with_curves_is_known_as_one_whatever_its_penalty(alpha):
+    columns = [Number("age", 0, 100), Category("town", ["a", "b"]), Target("y", "number", low=0, high=1)]
+    frame = pd.DataFrame({"age": np.arange(100.0), "town": ["a", "b"] * 50, "y": np.linspace(0, 1, 100)})
+    model = sordino.LinearRegression(1.0, 1e-6, schema=sordino.Schema(columns), alpha=alpha)
+    with pytest.warns(FitWarning):
+        model.fit(frame)
+    known = model._penalties()
+    assert known["table"]
+    assert known["lines"] == model.encoder_.lines
+    assert ("free" in known) == (alpha is None)  # a penalty by hand weighs on all columns

@@ -41,14 +41,17 @@ class _Dense(LinearModel):
 
     def _penalties(self) -> dict[str, Any]:
         among("penalty", self.penalty, PENALTIES)
+        encoder: Any = getattr(self, "encoder_", None)
+        basis: Any = getattr(encoder, "basis", None)
+        curved = basis is not None and bool(basis.ridge)
+        known = {"table": True, "lines": encoder.lines} if curved else {}
         if self.penalty is None and self.alpha is None:
-            encoder: Any = getattr(self, "encoder_", None)
-            basis = getattr(encoder, "basis", None)
-            if basis is None or not basis.ridge:
-                return {}
-            return {"ridge": basis.ridge, "lines": encoder.lines, "free": encoder.free}
+            return {**known, "ridge": basis.ridge, "free": encoder.free} if curved else {}
         alpha = _ALPHA if self.alpha is None else self._at_least_zero("alpha")
-        return {"penalty": Nonconvex(alpha)} if self.penalty == "nonconvex" else {"ridge": alpha}
+        return {
+            **known,
+            **({"penalty": Nonconvex(alpha)} if self.penalty == "nonconvex" else {"ridge": alpha}),
+        }
 
     def _sparsity(self, problem: Problem) -> None:
         known = ("auto", *solvers_with(dense=True, sparse=False))

@@ -61,7 +61,7 @@ from sordino.runs import Ask, Task
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.auto import Around
 from sordino.solvers.base import LinearFit
-from sordino.tables.shapes import shapes_of
+from sordino.tables.shapes import hidden_effects, shapes_of
 from sordino.values import among, check_flag, check_mapping, check_not_negative, check_positive
 
 
@@ -357,7 +357,10 @@ class LinearModel(LinearParameters, Coefficients):
         noise = noise if noise is None else noise[..., : found["coef_"].shape[-1]]
         found |= {"coef_noise_": noise, "data_norm_": declared_bound(self, "data_norm")}
         if hasattr(self, "encoder_"):
-            found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around)
+            hidden = self._hidden(last, noise)
+            found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around, hidden)
+            if noise is not None and hidden is not None:
+                found["coef_noise_"] = np.sqrt(np.square(noise) + np.square(hidden))
         alone = "nothing that columns tell stands out of noise, so the model is the"
         if spread := 2.0 * getattr(last, "mean_noise", 0.0) * self._target_unit():
             self._warn(
@@ -379,6 +382,26 @@ class LinearModel(LinearParameters, Coefficients):
                 "zero: expect noise where targets lie far from it. Subtract a public centre from the targets."
             )
         return found
+
+    def _hidden(self, last: Any, noise: Any) -> Floats | None:
+        """Return what clips may hide of the coefficients of rare levels of a table, and say so.
+
+        It reads released numbers only.
+        """
+        unseen, most = getattr(last, "unseen", 0.0) * self._target_unit(), 2.0 * self._target_bound()
+        if not unseen or last.around.affine.columns is not None:
+            return None
+        hidden = hidden_effects(self.encoder_, last.around.affine.shift, unseen, most)
+        rare = np.flatnonzero(hidden > 2.0 * noise)
+        if rare.size:
+            names = ", ".join(f"{name!r}" for name in self.coef_names_[rare[:3]])
+            self._warn(
+                f"few records have {names}{' and others' if rare.size > 3 else ''}, and clips may hide "
+                f"{float(hidden[rare].max()):.2g} of an effect: what the model shows of it can be far too "
+                "small. The stated noise counts that. Ask sordino.intervals, or use more records, more "
+                "epsilon or tighter bounds of the target."
+            )
+        return hidden
 
     def _problem(self, shape: tuple[int, int], ask: Ask, grouped: bool) -> Problem:
         relation, bound = Relation.parse(self.relation), self._row_bound()

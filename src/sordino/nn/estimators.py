@@ -179,6 +179,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             data_norm=bound,
             intercept=intercept,
             ridge=0.0 if basis is None else basis.ridge,
+            table=basis is not None,
             lines=() if basis is None else self.encoder_.lines,
             free=() if basis is None else self.encoder_.free,
             unit=unit,

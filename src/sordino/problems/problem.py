@@ -61,6 +61,8 @@ class Problem(Setting):
     moment_order, moment_bound : of data without bounds, v and u: gradients have ``E|g|^(1+v) <= u``;
         a bound of None is learned.
     sparse : whether rows are stored by their non-zeros.
+    table : whether columns are lines, hats, levels and products of a table, with weights that its encoder
+        gave them: they are not alike, and nobody may have a level.
     lines : columns from -1 to 1 that others bend, as hats of the same number do.
     free : columns that no penalty weighs on.
     """
@@ -84,6 +86,7 @@ class Problem(Setting):
     moment_bound: float | None = None
     sparse: bool = False
     rows: int = 1
+    table: bool = False
     lines: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
 

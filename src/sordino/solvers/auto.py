@@ -104,7 +104,7 @@ def has_units(problem: Problem) -> bool:
     few = has_metric(problem) or problem.loss.targets == "counts"
     numbers = problem.loss.targets == "numbers" and problem.unit == "record"
     power = 1.0 if numbers or has_odds(problem.loss) else 0.5
-    return few and not problem.lines and signal >= _SHOWN * problem.features**power
+    return few and not problem.table and signal >= _SHOWN * problem.features**power
 
 
 def map_queries(problem: Problem, units: bool) -> dict[str, tuple[Any, int, float]]:
@@ -128,7 +128,7 @@ def map_of(
     """Return the map by the released means of columns and of their sizes, with this noise."""
     radius, (first, second) = problem.data_norm, moments
     if columns is None:
-        mean = column_means(first, noise, problem.features, alike=not problem.free)
+        mean = column_means(first, noise, problem.features, alike=not problem.table)
     else:
         mean = shrunk(first, noise, problem.features)  # the largest of all have no middle
     mean = mean * radius if problem.intercept else np.zeros(first.size)
@@ -593,6 +593,7 @@ class Auto:
             spread(noise, affine.columns, problem.features),
             last.bitten,
             Around.of(problem, affine, model.moments, factor if problem.outputs == 1 else None),
+            unseen=last.unseen * unit,
         )
 
     def _constant(

@@ -165,7 +165,8 @@ class Corrected:
     """The weights, and what became of their noise: ``after`` multiplied it, ``added`` is a factor of the new.
 
     ``slope`` is the relative deviation of the slope. ``bitten`` says that a clip took much from the mean,
-    and that the slopes, from which it took as well, could not be corrected.
+    and that the slopes, from which it took as well, could not be corrected; ``unseen`` is what it may
+    have taken from the mean, in units of the targets, with the noise of that at the declared bounds.
     """
 
     w: Floats
@@ -173,6 +174,7 @@ class Corrected:
     bitten: bool = False
     after: Floats | None = None
     added: Floats | None = None
+    unseen: float = 0.0
 
     @property
     def noise(self) -> Floats | float:
@@ -490,15 +492,16 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
         out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
-        w, shifted = moved(whole, out.w)
+        w, shifted, unseen = moved(whole, out.w)
         bitten = drowned and shifted > _LEFT_OVER
         if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
             offset, unit = model.affine.intercept * w[-1], model.targets.size / model.targets.spread
             skewed = min(abs(offset - model.home) * unit, taken)
             bitten = bitten or (drowned and skewed > _BITTEN)
             shifted = max(shifted, abs(offset - model.offset) * unit)
+            unseen = max(unseen, abs(offset - model.offset))
         told = not asks and problem.population * problem.epsilon >= _TOLD
-        out = replace(out, w=w, bitten=bitten or (told and shifted > _BITTEN))
+        out = replace(out, w=w, bitten=bitten or (told and shifted > _BITTEN), unseen=unseen)
     return out
 
 
@@ -631,8 +634,8 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tup
     return min(max(mean, -problem.target_bound), problem.target_bound), noise
 
 
-def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
-    """Return the mean residual in units of the targets, and its expected squared error.
+def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float, float]:
+    """Return the mean residual in units of the targets, its expected squared error, and its size at bounds.
 
     It is asked at the width that is best by what was counted, once where that is clear, and at the declared
     bounds, for tails that counts do not show. The two are weighed by variances, the first with its bias.
@@ -649,37 +652,38 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
     bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
-    return error * (narrow / sure + wide / unsure), error
+    return error * (narrow / sure + wide / unsure), error, abs(wide) + most
 
 
-def _move(whole: Whole, w: Floats) -> tuple[Floats, float]:
+def _move(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     """Return the weights with the offset moved by the mean residual, and how far, in spreads of targets.
 
-    The second number is beyond what noise alone could cause.
+    That is beyond what noise alone could cause. The last number is the size of that mean at the
+    declared bounds with its noise, in units of the targets.
     """
-    mean, error = _mean_residual(whole, w)
+    mean, error, unseen = _mean_residual(whole, w)
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     spread = whole.targets.spread / whole.targets.size
     shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - 4.0 * error))
     out[-1] -= shift / whole.own.intercept
-    return out, (abs(shift) - 3.0 * math.sqrt(error)) / spread
+    return out, (abs(shift) - 3.0 * math.sqrt(error)) / spread, unseen
 
 
-def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float]:
+def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     """Return the weights of a model of counts with all predictions multiplied, so that their mean is right.
 
     The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
     least: beyond what noise alone could cause, as a logarithm.
     """
     mean = mean_target(whole.curator, whole.problem, "offset", 1)[0] / whole.targets.size
-    off, error = _mean_residual(whole, w)
+    off, error, _ = _mean_residual(whole, w)
     out, noise = w.copy(), max(math.sqrt(error), NOTHING)
     mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least
     moved = math.log(mean / max(mean + off, noise))
     # A descent on counts is short of their mean wherever few are large: it is no more likely to be right.
     out[-1] += moved / (1.0 + error / (mean * SLOPE) ** 2) / whole.own.intercept
-    return out, abs(moved) - 3.0 * noise / mean
+    return out, abs(moved) - 3.0 * noise / mean, 0.0
 
 
 def _step(whole: Whole, start: Floats, width: float, asks: int) -> Believed:

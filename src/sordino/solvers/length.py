@@ -325,7 +325,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     **Privacy.** Post-processing of the release ``"length"``.
     """
     if "length" not in curator.plan.releases:
-        counts = problem.loss.targets == "counts" and not problem.free  # nobody may have a level of a table
+        counts = problem.loss.targets == "counts" and not problem.table  # nobody may have a level
         rate = model.targets.mean / model.targets.size if counts else 0.0
         return Lengthened(model.w, 1.0, 0.0, rate)
     if not model.targets.seen:
@@ -341,7 +341,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     expected = np.array([slope, offset] if asked.two else [slope])
     spread = model.spread(few)[: expected.size]
     if problem.loss.targets == "numbers" and "whole" in curator.plan.releases:
-        arrived = _NEARLY if problem.lines else _ARRIVED
+        arrived = _NEARLY if problem.table else _ARRIVED
         spread[0] *= math.sqrt(max(1.0 - slope, noise_share(model), arrived))
     prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares

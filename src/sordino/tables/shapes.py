@@ -13,6 +13,8 @@ from sordino.tables.columns import Block, Entries
 from sordino.tables.encoder import PairBlock, TableEncoder
 from sordino.tables.values import MISSING, OTHER
 
+_RARE = 0.1  # a level of a smaller share of the records is rare, as far as a noisy share tells
+
 
 @dataclass(frozen=True, eq=False)
 class Shape:
@@ -148,11 +150,39 @@ def _pair_questions(block: PairBlock, here: slice, size: int) -> Questions:
     return Questions((block.first.name, block.second.name), (one, two), rows, own, here, len(rows))
 
 
-def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around: Any = None) -> list[Shape]:
+def hidden_effects(encoder: TableEncoder, means: Floats, unseen: float, most: float) -> Floats:
+    """Return what a clip may hide of the coefficient of each level and flag that few records have.
+
+    All that it took from the mean of the targets, ``unseen``, may be of one level: then the effect of that is
+    so much over its share of the records, at ``most`` all that targets differ. ``means`` are those of encoded
+    columns.
+    """
+    out, curved = np.zeros(len(encoder.origins)), {c.name for c in encoder.schema_.features if c.curved}
+    for asks in questions_of(encoder):
+        if len(asks.columns) == 2 or asks.columns[0] in curved:
+            continue
+        shares, own = asks.shares(means)[: asks.named], asks.own[: asks.named]
+        for at, values in enumerate(own.T, asks.here.start):
+            share = min(
+                (float(shares[side].sum()) for side in (values > 0, values < 0) if side.any()), default=1.0
+            )
+            if share < _RARE:
+                out[at] = min(unseen / max(share, 1e-300), most) / np.ptp(values)
+    return out
+
+
+def shapes_of(
+    encoder: TableEncoder,
+    coef: Floats,
+    noise: Floats | None,
+    around: Any = None,
+    hidden: Floats | None = None,
+) -> list[Shape]:
     """Return the effect of each column and pair, texts left out; the most important ones first.
 
     ``noise`` has the deviation of each coefficient. ``around`` is what a run has released of the loss around
     its model: middle and second moments of the encoded rows, a factor of the covariance of the noise.
+    ``hidden`` is what clips may hide of each coefficient: noise of an effect, and no reason for importance.
     """
     coef = np.atleast_2d(coef)
     means, factor, d = None, None, coef.shape[1]  # a model may have more columns than a table
@@ -173,6 +203,9 @@ def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around:
         variances = [_variance(asks, values, parts, around) for values in effect]
         found = effect[0] if len(coef) == 1 else effect
         alone = None if spread is None else float(np.sqrt((parts * np.square(spread)).sum() / parts.sum()))
+        if spread is not None and hidden is not None:
+            more = [public_norm(row) for row in away[:, used] * hidden[used]]
+            spread = np.sqrt(np.square(spread) + asks.shape(np.square(more)))
         out.append(Shape(asks.columns, asks.at, found, spread, float(np.sqrt(np.mean(variances))), alone))
     return sorted(out, key=lambda shape: -shape.importance)
 
