@@ -164,6 +164,8 @@ def estimators() -> Iterator[Golden]:
     )
     yield "HeavyTailedRegressor", _fit(sordino.HeavyTailedRegressor(2.0, 1e-5), X, y)
     yield "HeavyTailedClassifier", _fit(sordino.HeavyTailedClassifier(2.0, 1e-5), X, labels)
+    yield "TruncatedMean", _fit(sordino.TruncatedMean(epsilon=2.0, delta=1e-5), X)
+    yield "MedianOfMeans", _fit(sordino.MedianOfMeans(epsilon=2.0, delta=1e-5), X)
     yield "PrivateStandardScaler", _fit(sordino.PrivateStandardScaler(2.0, 1e-5), X)
     yield "PrivateColumnWeights", _fit(sordino.PrivateColumnWeights(2.0, 1e-5), X)
 
@@ -277,7 +279,6 @@ def statistics() -> Iterator[Golden]:
     labels = (y > 0).astype(int)
     yield "mean", lambda: sordino.mean(X, epsilon=2.0, bounds=(-3, 3))
     yield "mean without bounds", lambda: sordino.mean(X, epsilon=2.0)
-    yield "median of means", lambda: sordino.mean(X, epsilon=2.0, estimator="median-of-means")
     yield "variance", lambda: sordino.variance(X, epsilon=2.0)
     # The product of the matrix library depends on where its memory lies, in the last bit.
     yield "covariance", lambda: np.round(np.asarray(sordino.covariance(X, epsilon=2.0, random_state=0)), 10)

@@ -100,6 +100,17 @@ def from_disk() -> list[list[str]]:
     return rows
 
 
+def cold() -> list[list[str]]:
+    """Return the rows of batches that the cache does not hold."""
+    rows: list[list[str]] = []
+    for line in _lines("cold_batches.txt"):
+        if line.startswith("  "):
+            rows[-1][1] += f" {line.strip()};"
+        else:
+            rows.append(["" if rows else "`benchmarks.cold_batches`", line, ""])
+    return [[name, said.rstrip(";"), bar] for name, said, bar in rows]
+
+
 def delayed() -> list[list[str]]:
     """Return the rows of slow and lost workers."""
     return [["`benchmarks.stragglers`", line, ""] for line in _lines("stragglers.txt")[:4]]
@@ -107,7 +118,7 @@ def delayed() -> list[list[str]]:
 
 def runs() -> str:
     """Return the table of runs."""
-    rows = [killed(), *rounds(), *delayed(), *from_disk(), *past_memory()]
+    rows = [killed(), *rounds(), *delayed(), *from_disk(), *cold(), *past_memory()]
     return _table(["command", "measured", "bar"], rows)
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from sordino.estimators.preprocessing import RowClipper as RowClipper
     from sordino.estimators.preprocessing import ScatteringTransformer as ScatteringTransformer
     from sordino.estimators.search import PrivateSearchCV as PrivateSearchCV
+    from sordino.estimators.statistics import MedianOfMeans as MedianOfMeans
+    from sordino.estimators.statistics import TruncatedMean as TruncatedMean
     from sordino.estimators.statistics import covariance as covariance
     from sordino.estimators.statistics import mean as mean
     from sordino.estimators.statistics import quantiles as quantiles
@@ -60,7 +62,7 @@ _MODULES = {
     "SparseLinearRegression OrderedLogisticRegression",
     # data without bounds
     "estimators.heavy": "HeavyTailedClassifier HeavyTailedRegressor",
-    "estimators.statistics": "mean variance covariance quantiles",
+    "estimators.statistics": "TruncatedMean MedianOfMeans mean variance covariance quantiles",
     "estimators.group_statistics": "count histogram crosstab group_by",
     "estimators.pca": "PCA",
     "tables": "Schema TableEncoder",

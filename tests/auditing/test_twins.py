@@ -188,8 +188,8 @@ def test_half_the_noise_of_a_correlated_stream(monkeypatch):
 def test_a_reused_seed(monkeypatch):
     honest = curator.answer
 
-    def again(executor: Any, question: Any, noise: Any) -> Any:
-        return honest(executor, question, NoiseSource.seeded_not_private(3))
+    def again(executor: Any, question: Any, noise: Any, *batch: Any) -> Any:
+        return honest(executor, question, NoiseSource.seeded_not_private(3), *batch)
 
     monkeypatch.setattr(curator, "answer", again)
     assert caught(regression()) == {"noise"}

@@ -13,7 +13,9 @@ import sordino
 from sordino import (
     HeavyTailedClassifier,
     HeavyTailedRegressor,
+    MedianOfMeans,
     SparseLinearRegression,
+    TruncatedMean,
 )
 from sordino.errors import BudgetExceededError, FitWarning, InvalidInputError
 from sordino.solvers.heavy.learners import L1Ball, L2Ball
@@ -28,6 +30,8 @@ LEARNERS = [
     ),
     pytest.param(HeavyTailedRegressor(n_nonzero_coefs=1, max_iter=6), id="sparse"),
     pytest.param(HeavyTailedClassifier(), id="classifier"),
+    pytest.param(TruncatedMean(), id="truncated-mean"),
+    pytest.param(MedianOfMeans(), id="median-of-means"),
     pytest.param(
         HeavyTailedClassifier(solver_options={"gradient": "median-of-means"}, solver="convex", max_iter=6),
         id="medians",
@@ -169,6 +173,17 @@ def test_rows_give_one_mean_per_column_whatever_their_scales():
     np.testing.assert_allclose((found - x.mean(axis=0)) / x.std(axis=0), 0, atol=0.05)
     assert found.shape == (3,)
     assert found.threshold.shape == (3,)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TruncatedMean, "truncated"), (MedianOfMeans, "median-of-means")])
+def test_the_classes_and_the_function_agree(kind, name):
+    x = np.random.default_rng(0).standard_t(3, size=(500, 2))
+    with seeded_noise_not_private(1, same_for_every_fit=True):
+        model = kind(0.7, moment_order=0.5, confidence=0.9).fit(x)
+        found = sordino.mean(x, 0.7, moment_order=0.5, confidence=0.9, estimator=name)
+    np.testing.assert_array_equal(model.location_, found)
+    np.testing.assert_array_equal(model.interval_, found.interval)
+    assert model.privacy_ == found.privacy
 
 
 def test_a_joint_clip_lowers_the_noise_of_many_columns():

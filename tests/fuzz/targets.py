@@ -270,7 +270,7 @@ VALUES = (
     *(np.float32(1), np.array([1.0, 2.0]), np.array([])),
 )
 ESTIMATORS = """LogisticRegression LinearRegression LinearClassifier SparseLogisticRegression
-SparseLinearRegression HeavyTailedClassifier HeavyTailedRegressor PCA
+SparseLinearRegression HeavyTailedClassifier HeavyTailedRegressor PCA TruncatedMean MedianOfMeans
 PrivateStandardScaler PrivateColumnWeights RowClipper OrderedLogisticRegression""".split()
 STATISTICS = ("mean", "variance", "covariance", "quantiles", "count", "histogram", "crosstab")
 

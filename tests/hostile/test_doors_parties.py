@@ -236,7 +236,7 @@ def _slow_sums(seconds):
 
 
 def test_door_14_a_member_that_works_longer_than_the_limit_of_a_message_is_waited_for(tmp_path):
-    three = Consortium(tmp_path, message=1.5, task=linear_task(max_iter=1, step_size=2.0))
+    three = Consortium(tmp_path, message=1.5, task=linear_task(max_iter=1, solver_options={"step_size": 2.0}))
     codes, said = three.run(sabotage=(None, _slow_sums(4.0), None), limit=90)
     assert codes == [0, 0, 0], said
 
@@ -245,7 +245,9 @@ def test_door_14_a_release_of_many_columns_is_a_row_of_short_messages(tmp_path, 
     monkeypatch.setattr(shamir, "INSIDE", 30)
     monkeypatch.setattr(links, "MAX_PAYLOAD", 1 << 16)
     monkeypatch.setattr(shamir, "PIECE", 256)
-    three = Consortium(tmp_path, features=70, task=linear_task(70, max_iter=2, step_size=1.0))
+    three = Consortium(
+        tmp_path, features=70, task=linear_task(70, max_iter=2, solver_options={"step_size": 1.0})
+    )
     codes, said = three.run(limit=120)
     assert codes == [0, 0, 0], said
     found = [sordino.load(three.state(i) / "model.sordino").coef_[0] for i in range(3)]
@@ -285,7 +287,9 @@ def test_door_14_a_plan_says_how_much_it_opens_and_a_run_opens_no_more(tmp_path)
 
 
 def test_door_12_a_text_label_in_a_csv_is_read_and_a_broken_one_is_refused_without_it(tmp_path):
-    three = Consortium(tmp_path, task=linear_task(classes=["no", "yes"], max_iter=3, step_size=2.0))
+    three = Consortium(
+        tmp_path, task=linear_task(classes=["no", "yes"], max_iter=3, solver_options={"step_size": 2.0})
+    )
     path = tmp_path / "north" / "data.csv"
     rows = "\n".join(f"0.1,0.2,0.3,{i / 60},{'yes' if i % 2 else 'no'}" for i in range(60))
     path.write_text(f"a,b,c,d,y\n{rows}\n")
@@ -303,7 +307,12 @@ def test_door_16_what_is_cut_by_default_is_said_at_approval_and_in_the_report(tm
     three = Consortium(
         tmp_path,
         task=linear_task(
-            4, "SparseLinearRegression", classes=None, target_bound=1.0, max_iter=3, step_size=2.0
+            4,
+            "SparseLinearRegression",
+            classes=None,
+            target_bound=1.0,
+            max_iter=3,
+            solver_options={"step_size": 2.0},
         ),
     )
     lines = "\n".join(in_words(JointPlan.load(three.plan_path)))

@@ -165,12 +165,14 @@ SUBJECTS = {
     "search of regressors": searched(sordino.LinearRegression(), "numbers"),
     "scores of classifiers": searched(sordino.LogisticRegression(classes=[0, 1]), "labels", scored=True),
     "scores of regressors": searched(sordino.LinearRegression(), "numbers", scored=True),
+    "TruncatedMean": fit("TruncatedMean"),
+    "MedianOfMeans": fit("MedianOfMeans"),
     "mean": statistic("mean"),
     "variance": statistic("variance"),
     "covariance": statistic("covariance"),
     "quantiles": statistic("quantiles", [0.2, 0.9]),
 }
-DENSE_ONLY = {"mean", "variance", "covariance", "quantiles", "PCA stream"}
+DENSE_ONLY = {"TruncatedMean", "MedianOfMeans", "mean", "variance", "covariance", "quantiles", "PCA stream"}
 
 
 def look(value):
@@ -246,7 +248,7 @@ def test_neighbours_look_alike(name, form, caplog, capfd):
 def test_an_estimator_that_tells_is_caught(caplog, capfd):
     """The twin: a warning about one record, an attribute that only some data have."""
 
-    class Telling(sordino.PrivateStandardScaler):
+    class Telling(sordino.TruncatedMean):
         def fit(self, X, y=None):
             if np.abs(X).max() > 1e6:
                 warnings.warn("large values", UserWarning, stacklevel=2)

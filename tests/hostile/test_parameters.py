@@ -49,6 +49,8 @@ TARGETS = {
     "LinearRegression": NUMBERS,
     "HeavyTailedClassifier": LABELS,
     "HeavyTailedRegressor": NUMBERS,
+    "TruncatedMean": None,
+    "MedianOfMeans": None,
     "PCA": None,
     "PrivateStandardScaler": None,
     "PrivateColumnWeights": None,

@@ -38,9 +38,20 @@ def test_slots_number_the_columns_in_their_order(inside):
 
 
 @pytest.mark.parametrize(
-    ("entries", "size"), [(0, 16), (1, 16), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 2048), (1024, 2048)]
+    ("entries", "size"),
+    [
+        (0, 16),
+        (1, 16),
+        (2, 16),
+        (3, 32),
+        (8, 64),
+        (9, 128),
+        (2**15, 2**18),
+        (2**15 + 1, 2**17),
+        (2**16, 2**17),
+    ],
 )
-def test_a_map_is_the_smallest_that_stays_at_most_half_full(entries, size):
+def test_a_map_is_the_smallest_that_stays_half_full_and_of_few_columns_an_eighth(entries, size):
     touched = TouchMap.empty(np.arange(entries))
     assert touched.cells.size == size
     assert (touched.cells == -1).all()
@@ -56,9 +67,9 @@ def test_columns_are_spread_over_the_map(stride):
 
 def test_a_search_ends_at_a_free_cell_when_all_columns_belong_to_few_cells():
     golden = 0x9E3779B97F4A7C15
-    crowd = [c for c in range(4000) if (c * golden % 2**64 >> 32) % 16 >= 14]
+    crowd = [c for c in range(4000) if (c * golden % 2**64 >> 32) % 32 >= 30]
     touched = TouchMap.of(np.array(crowd[:4], dtype=np.int64))
-    assert touched.cells.size == 16
+    assert touched.cells.size == 32
     assert touched.contains(np.array(crowd[:12], dtype=np.int64)).tolist() == [True] * 4 + [False] * 8
 
 

@@ -192,7 +192,7 @@ def test_a_plan_without_names_says_that_nobody_compares_the_order_of_columns(tmp
 
 def test_an_estimator_that_no_plan_knows_is_answered_with_those_that_it_may_name(tmp_path):
     with pytest.raises(InvalidInputError, match=r"estimator out of .*'PCA'"):
-        Consortium(tmp_path).replan("mean.json", task={"estimator": "HeavyTailedRegressor", "features": 4})
+        Consortium(tmp_path).replan("mean.json", task={"estimator": "TruncatedMean", "features": 4})
 
 
 def test_a_run_builds_its_task_once_and_plans_once(tmp_path, monkeypatch):

@@ -229,6 +229,8 @@ def heavy_rows() -> Iterator[Subject]:
             level = PLAIN if name == "HeavyTailedClassifier" and form == "default" else level
             places = (*IN_MEMORY, *(["persons"] if whole else []))
             yield Subject(said, kind, fit, places, ELSEWHERE, level=level)
+    for name in ("TruncatedMean", "MedianOfMeans"):
+        yield Subject(name, "numbers", _model(name, BUDGET), ("memory",))
     for name in ("PrivateStandardScaler", "PrivateColumnWeights"):
         yield Subject(name, "numbers", _model(name, {**BUDGET, "data_norm": 2.0}), IN_MEMORY, ELSEWHERE)
 

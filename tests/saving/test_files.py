@@ -42,6 +42,8 @@ MODELS = {
         2.0, solver_options={"constraint": L2Ball(2.0)}
     ).fit(X, Z),
     "HeavyTailedClassifier": lambda: sordino.HeavyTailedClassifier(2.0).fit(X, Y),
+    "TruncatedMean": lambda: sordino.TruncatedMean(2.0).fit(X),
+    "MedianOfMeans": lambda: sordino.MedianOfMeans(8.0).fit(X),
     "PCA": lambda: sordino.PCA(2, epsilon=2.0, data_norm=3.0).fit(X),
     "PrivateStandardScaler": lambda: sordino.PrivateStandardScaler(2.0, data_norm=3.0).fit(X),
     "PrivateColumnWeights": lambda: sordino.PrivateColumnWeights(2.0, data_norm=3.0).fit(X),

@@ -44,3 +44,26 @@ def test_a_quantile_of_few_records_says_that_it_is_learned_from_zero(n, told):
         warnings.simplefilter("always")
         model.fit(x, x[:, 0])
     assert any("plain descent from zero" in str(one.message) for one in said) == told
+
+
+@pytest.mark.parametrize(
+    ("quantile", "law"),
+    [
+        (0.5, lambda rng, x: np.where(rng.random(x.size) < 0.6, 0.0, 10 * x * rng.exponential(size=x.size))),
+        (0.9, lambda rng, x: np.where(rng.random(x.size) < 0.3 + 0.4 * x, 5.0, 1.0)),
+    ],
+    ids=["mostly zeros", "two values"],
+)
+def test_quantiles_of_targets_that_are_mostly_alike_tend_to_the_constant(quantile, law):
+    """Steps went back and forth over the value that most have: 4 and 7 % above the constant, at any n."""
+    rng, above = np.random.default_rng(6), []
+    for n, epsilon in ((5000, 1.0), (50_000, 4.0)):
+        x = rng.uniform(size=(n, 1))
+        y = law(rng, x[:, 0]).clip(0, 50)
+        settings = {"data_norm": 1.0, "target_bound": 50.0, "quantile": quantile}
+        model = sordino.LinearRegression(epsilon, 1e-6, loss="quantile", **settings).fit(x, y)
+        errors = [y - model.predict(x), y - np.quantile(y, quantile)]
+        losses = [np.mean(np.maximum(quantile * e, (quantile - 1.0) * e)) for e in errors]
+        above.append(losses[0] / losses[1] - 1.0)
+    assert above[0] < 0.1
+    assert above[1] < 0.01

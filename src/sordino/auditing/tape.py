@@ -273,10 +273,10 @@ def _record_opening(
     original(self, Listener(tape, executor, plan), plan, *rest, **known)
 
 
-def _record_answer(original: Any, tape: Tape, executor: Any, question: Any, noise: Any) -> Any:
-    if isinstance(executor, Listener):
-        return executor.heard(question, noise, original)
-    return original(executor, question, noise)
+def _record_answer(original: Any, tape: Tape, executor: Any, question: Any, *rest: Any) -> Any:
+    if isinstance(executor, Listener):  # which is not told of batches ahead: a draw is heard where it counts
+        return executor.heard(question, rest[0], original)
+    return original(executor, question, *rest)
 
 
 def _record_noise(original: Any, tape: Tape, question: Any, exact: Any, noise: Any) -> Any:

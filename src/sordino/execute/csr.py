@@ -261,14 +261,14 @@ def touch(
     layout: Any,
     packed: Floats,
     out: Floats,
-) -> tuple[int, int]:
+) -> tuple[Any, int]:
     """Lay out a batch: number the columns it touches and compute its margins in one pass.
 
     ``columns[:start]`` (the support of the iterate, values ``w``) are in the map already. ``layout`` gets
     the number of each non-zero's column, ``packed`` its value. Returns how many columns are touched,
     and a number without meaning, without which the reading ahead would be optimised away.
     """
-    count, at, ahead = start, 0, 0
+    count, at, ahead = At(start), At(0), 0
     for i in range(rows.size):
         if i % _AHEAD == 0:
             ahead += _read_ahead(indptr, indices, data, rows[i : i + _AHEAD])
@@ -276,17 +276,17 @@ def touch(
         for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             column = np.int64(indices[p])
             cell = find(cells, columns, column)
-            slot: Any = np.int64(cells[cell])
+            slot: Any = cells[cell]
             if slot < 0:
-                slot = count
+                slot = np.int32(count)
                 cells[cell] = slot
                 columns[count] = column
-                count += 1
+                count += At(1)
             layout[at] = slot
             packed[at] = data[p]
-            at += 1
+            at += At(1)
             if slot < start:
-                total += data[p] * w[slot]
+                total += data[p] * w[At(slot)]
         out[i] = total
     return count, ahead
 

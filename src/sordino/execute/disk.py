@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
+import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -20,8 +24,9 @@ from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
 from sordino.execute.local import CSR, DENSE, Held, LocalExecutor, Nodes, fold, in_parts, total
 from sordino.execute.records import LocalRecords, LocalView, places_of, same_map
-from sordino.kernel import Batch, Question
+from sordino.kernel import Batch, Disjoint, Question, Release
 from sordino.kernel.arrays import Ints, compile_with_cache
+from sordino.kernel.events import Listed
 from sordino.kernel.query import PublicMap
 
 _FACTS = 10 * 8  # bytes for a record besides its row: norms, factors, targets, what its last map made of them
@@ -75,15 +80,11 @@ class Narrow:
     def _has(self, columns: Ints | None) -> bool:
         return columns is not None and np.array_equal(columns, self.columns)
 
-    def places(self, columns: Ints) -> Ints | None:
-        """Return where some columns are among these, which rise; None where one of them is not."""
-        return places_of(columns, self.columns)
-
     def narrow(self, columns: Ints) -> Narrow | None:
         """Return the records with these columns; None where some of them are not here."""
         if self._has(columns):
             return self
-        places = self.places(columns)
+        places = places_of(columns, self.columns)
         return None if places is None else Narrow(columns, self.records.within(places))
 
 
@@ -120,7 +121,7 @@ class Kept:
     def has(self, start: int, columns: Ints) -> bool:
         """Tell whether a block need not be read for a question about these columns."""
         known = self._parts.get(start)
-        return known is not None and known.places(columns) is not None
+        return known is not None and places_of(columns, known.columns) is not None
 
     def _add(self, freed: int) -> bool:
         """Take room or give it back; tell whether there was enough."""
@@ -157,13 +158,37 @@ class DiskExecutor:
         self._kept = Kept(rows.memory - SHARE * rows.block_bytes)
         self._free: deque[Buffers] = deque()  # of threads that are done with theirs: no more than there are
 
+    def ahead(self, release: Release, left: int) -> int:
+        """Return the batches of an epoch, or those that are left, where it pays to copy their rows."""
+        rate = release.sampling.expected(self.population) / self.population
+        count = min(left, math.ceil(1 / rate))
+        scattered = not isinstance(release.sampling, Disjoint)
+        return count if scattered and self._rows.copies_pay(rate, count) else 0
+
+    def prepare(self, batches: Iterable[Batch]) -> Sequence[Batch]:
+        """Copy the rows of batches behind each other; without room for that they are read as they lie."""
+        drawn = [np.sort(cast(Ints, batch.rows(self.population))) for batch in batches]
+        try:
+            copy, places = self._rows.copy_batches(drawn)
+        except OSError:
+            return [Batch((Listed(rows),)) for rows in drawn]
+        targets, weights = (None if v is None else v[copy.target] for v in (self._targets, self._weights))
+        there = DiskExecutor(copy, targets, self._norm, self._intercept, weights)
+        return [Batch((Copied(there, *pieces),)) for pieces in places]
+
     def total(self, question: Question, batch: Batch) -> Any:
         """Add up the drawn rows, as many at a time as fit."""
-        chosen = cut(batch.rows(self.population), self.population, self._rows.block_rows)
+        (share,) = batch.shares
+        place = share.place if isinstance(share, Copied) else self
+        found = place._total(question, share.rows(self.population))
+        self._rows.require_unchanged()
+        return found
+
+    def _total(self, question: Question, rows: Ints | None) -> Any:
+        chosen = cut(rows, self.population, self._rows.block_rows)
         nodes: Nodes = {}
         for number, part in enumerate(self._sums(question, chosen)):
             nodes = fold({**nodes, (0, number): part}, len(chosen))
-        self._rows.require_unchanged()
         return total([nodes], len(chosen))
 
     def _sums(self, question: Question, chosen: Sequence[Chosen]) -> Iterator[Any]:
@@ -218,6 +243,18 @@ class DiskExecutor:
         return LocalExecutor(block, targets, self._norm, self._intercept, weights)
 
 
+@dataclass(frozen=True)
+class Copied:
+    """The rows of a batch that were copied, in order: where pieces of them begin and end in the copy."""
+
+    place: DiskExecutor = field(repr=False)
+    starts: Ints = field(repr=False)
+    stops: Ints = field(repr=False)
+
+    def rows(self, count: int) -> Ints:
+        return np.concatenate(list(map(np.arange, self.starts, self.stops)))
+
+
 def cut(rows: Ints | None, count: int, size: int) -> list[Chosen]:
     """Return consecutive pieces of at most ``size`` rows; without a row there is one empty piece."""
     if rows is None:
@@ -242,42 +279,32 @@ class DiskMatrix(Held):
     shape, dtype, sparse : of the rows.
     target : the targets that were written with the rows, or None.
     memory : how many bytes a pass over the rows may use.
+    block_bytes, block_rows : of a block, which is in memory at a time.
     """
 
-    def __init__(self, layout: Layout, files: dict[str, Opened], memory: int) -> None:
-        self._layout, self._files, self.memory = layout, files, memory
-        self._touched = 0  # bytes of mapped pages, about
+    def __init__(self, layout: Layout, files: dict[str, Opened], memory: int, scratch: Path) -> None:
+        self._layout, self._files, self.memory, self._scratch = layout, files, memory, scratch
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._beyond = sum(self._layout.sizes().values()) > _BEYOND * machine
-        self._cached = self._layout.rows - int(_CACHED * machine / self._layout.row_bytes)  # from this row on
+        self._beyond = sum(layout.sizes().values()) > _BEYOND * machine
+        self._cached = layout.rows - int(_CACHED * machine / layout.row_bytes)  # from this row on
         self.shape, self.sparse = (layout.rows, layout.columns), layout.sparse
         self.dtype = np.dtype(layout.values)
+        self._row_files = {"values.bin": self.dtype} | (
+            {"indices.bin": np.dtype(layout.indices)} if self.sparse else {}
+        )
+        # Blocks of all threads take half of the memory at most; rows that are copied take a quarter, twice.
+        self.block_bytes = min(memory // (2 * SHARE), max(_BLOCK, _ANSWERS * layout.columns))
+        at_once = (max(1, int(size / layout.row_bytes)) for size in (self.block_bytes, memory / 4))
+        self.block_rows, self._copied_rows = at_once
         self.target = files["targets.bin"].mapped(layout.targets) if layout.targets else None
-        self._values = files["values.bin"].mapped(layout.values)
+        self._values = files["values.bin"].mapped(layout.values, self._beyond)
         if layout.sparse:
-            self._indices = files["indices.bin"].mapped(layout.indices)
+            self._indices = files["indices.bin"].mapped(layout.indices, self._beyond)
             self._pointers = files["pointers.bin"].mapped("<i8")
-        if self._beyond:
-            for name in self._row_files:
-                self._files[name].scatter()
 
     def __repr__(self) -> str:
         kind = "sparse" if self.sparse else "dense"
         return f"DiskMatrix({self.shape[0]} x {self.shape[1]}, {kind}, {self.dtype})"
-
-    @property
-    def block_rows(self) -> int:
-        """How many rows are in memory at a time."""
-        return max(1, int(self.block_bytes / self._layout.row_bytes))
-
-    @property
-    def block_bytes(self) -> int:
-        """The bytes of a block: so that blocks of all threads take half of the memory at most."""
-        return min(self.memory // (2 * SHARE), max(_BLOCK, _ANSWERS * self.shape[1]))
-
-    @property
-    def _row_files(self) -> tuple[str, ...]:
-        return ("values.bin", "indices.bin") if self.sparse else ("values.bin",)
 
     def column(self, values: Any) -> Any:
         """Return one value per row as an array; these are small enough for memory."""
@@ -303,15 +330,47 @@ class DiskMatrix(Held):
 
         With ``buffers`` a block lies in them, until the next one is read into them.
         """
-        kept = {} if buffers is None else buffers
-        found = self._read_sparse(rows, kept) if self.sparse else self._read_dense(rows, kept)
-        if not isinstance(rows, slice):
-            self._touched += int(3 * mmap.PAGESIZE + self._layout.row_bytes) * len(rows)
-        if self._touched * SHARE > self.memory:
-            self._touched = 0  # what batches read is not memory that the next one needs
-            for file in self._files.values():
-                file.forget()
+        found = self._read(rows, {} if buffers is None else buffers)
+        # Pages that the system's cache holds stay where they are: to find one again costs more than its row.
+        for file in self._files.values() if self._beyond and not isinstance(rows, slice) else ():
+            file.forget()
         return found
+
+    def copies_pay(self, rate: float, count: int) -> bool:
+        """Tell whether the rows of batches cost fewer bytes copied than read as they lie, by public numbers.
+
+        A copy costs a pass over the files, and its rows once more to be written and read. A row as it lies
+        costs a page of each file besides its own, and no batch costs more than all files.
+        """
+        epochs, page = rate * count, len(self._row_files) * mmap.PAGESIZE
+        each = min(1 / rate, 1 + page / self._layout.row_bytes)
+        return self._beyond and epochs * each > 1 + 2 * epochs and rate * self._copied_rows >= 1
+
+    def copy_batches(self, drawn: Sequence[Ints]) -> tuple[DiskMatrix, Iterable[tuple[Ints, Ints]]]:
+        """Copy the rows of batches, which rise, in one pass; return the copy and where the rows of each lie.
+
+        Its targets are the numbers of the rows. The files of the copy have no name: however this process
+        ends, the system takes their room back.
+        """
+        if shutil.disk_usage(self._scratch).free < 2 * self._layout.row_bytes * sum(map(len, drawn)):
+            raise OSError("too little room")
+        edges = np.append(np.arange(0, self.shape[0], self._copied_rows), self.shape[0])
+        cuts = np.array([np.searchsorted(rows, edges) for rows in drawn], dtype=np.int32)
+
+        def blocks() -> Blocks:
+            buffers: Buffers = {}
+            for number, (start, stop) in enumerate(pairwise(edges.tolist())):
+                block = self.read(slice(start, stop), buffers)
+                self.announce(slice(stop, min(stop + self._copied_rows, self.shape[0])))
+                pieces = zip(drawn, cuts[:, number], cuts[:, number + 1], strict=True)
+                wanted = np.concatenate([rows[first:last] for rows, first, last in pieces])
+                yield block[wanted - start], wanted
+
+        copy = without_name(blocks(), self.memory, self._scratch)
+        copy.block_rows = self.block_rows  # the same sums, to the last bit
+        ends = np.append(0, np.diff(cuts).T.cumsum())
+        starts, stops = (edge.reshape(-1, len(drawn)).T for edge in (ends[:-1], ends[1:]))
+        return copy, zip(starts, stops, strict=True)
 
     def announce(self, rows: Chosen) -> None:
         """Have the system read some rows that will be asked for soon.
@@ -323,85 +382,63 @@ class DiskMatrix(Held):
         starts, stops = self._entries(rows)
         if isinstance(rows, slice):
             starts, stops = starts[:1], stops[-1:]
-        for name in self._row_files if starts.size else ():
-            width = self._kind(name).itemsize
-            self._files[name].announce(starts * width, stops * width)
+        for name, kind in self._row_files.items() if starts.size else ():
+            self._files[name].announce(starts * kind.itemsize, stops * kind.itemsize)
 
     def _entries(self, rows: Chosen) -> tuple[Ints, Ints]:
         """Return where rows begin and end, counted in entries; in the files, for all that is believed."""
-        if isinstance(rows, slice):
-            edges = self._edges(rows)
-            return edges[:-1], edges[1:]
+        picked = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
         if not self.sparse:
-            return rows * self.shape[1], (rows + 1) * self.shape[1]
-        starts, stops = self._pointers[rows], self._pointers[rows + 1]
-        self._check_inside(starts, stops)
-        return starts, stops
-
-    def _edges(self, rows: slice) -> Ints:
-        if not self.sparse:
-            return np.arange(rows.start, rows.stop + 1) * self.shape[1]
-        edges = np.array(self._pointers[rows.start : rows.stop + 1])
-        self._check_inside(edges[:-1], edges[1:])
-        return edges
-
-    def _read_dense(self, rows: Chosen, buffers: Buffers) -> Any:
-        width = self.shape[1]
-        if isinstance(rows, slice):
-            return self._from("values.bin", rows, rows.start * width, rows.stop * width, buffers).reshape(
-                -1, width
-            )
-        out = self._room("values.bin", len(rows) * width, buffers).reshape(-1, width)
-        return self._values.reshape(self.shape).take(rows, axis=0, out=out, mode="clip")
-
-    def _read_sparse(self, rows: Chosen, buffers: Buffers) -> Any:
-        if isinstance(rows, slice):
-            ends = self._edges(rows)
-            first, last = int(ends[0]), int(ends[-1])
-            values, indices = (self._from(name, rows, first, last, buffers) for name in self._row_files)
-            ends -= first
-        else:
-            starts, stops = self._entries(rows)
-            ends = np.concatenate([[0], np.cumsum(stops - starts)])
-            values, indices = (self._room(name, int(ends[-1]), buffers) for name in self._row_files)
-            _gather(starts, stops, self._values, self._indices, values, indices)
-        return sparse.csr_matrix((values, indices, ends), shape=(len(ends) - 1, self.shape[1]), copy=False)
-
-    def _check_inside(self, starts: Ints, stops: Ints) -> None:
+            return picked * self.shape[1], (picked + 1) * self.shape[1]
+        starts, stops = self._pointers[picked], self._pointers[picked + 1]
         inside = (starts >= 0) & (starts <= stops) & (stops <= self._layout.entries)
         if not inside.all():
             raise InvalidInputError(
                 "Expected rising row pointers inside the file, got others. Convert it again."
             )
+        return starts, stops
 
     def require_unchanged(self) -> None:
         """Refuse files that somebody wrote to since they were opened."""
         for file in self._files.values():
             file.require_unchanged()
 
-    def verify(self) -> None:
-        """Read all files and compare them with the sums that :func:`to_disk` wrote down."""
-        for name, file in self._files.items():
-            file.require_sum(self._layout.sums.get(name))
+    def _read(self, rows: Chosen, buffers: Buffers) -> Any:
+        starts, stops = self._entries(rows)
+        ends = np.append(0, np.cumsum(stops - starts))
+        shape, parts = (
+            (len(starts), self.shape[1]),
+            [self._room(name, int(ends[-1]), buffers) for name in self._row_files],
+        )
+        if isinstance(rows, slice):
+            for name, out in zip(self._row_files if starts.size else (), parts):
+                self._fill(name, out, int(starts[0]), rows.stop)
+        elif self.sparse:
+            _gather(starts, stops, self._values, self._indices, *parts)
+        else:
+            self._values.reshape(self.shape).take(rows, axis=0, out=parts[0].reshape(shape), mode="clip")
+        return sparse.csr_matrix((*parts, ends), shape) if self.sparse else parts[0].reshape(shape)
 
-    def _from(self, name: str, rows: slice, first: int, last: int, buffers: Buffers) -> Any:
-        """Return the entries of a block, which holds these rows, and leave room in the system's cache."""
-        out, width = self._room(name, last - first, buffers), self._kind(name).itemsize
-        self._files[name].read(out.view(np.uint8).data, first * width)
-        if self._beyond and rows.stop <= self._cached:
-            self._files[name].drop(first * width, last * width)
-        return out
+    def _fill(self, name: str, out: Any, first: int, last_row: int) -> None:
+        """Read entries from the first on, of rows before the last, and leave room in the system's cache."""
+        start = first * out.itemsize
+        self._files[name].read(out.view(np.uint8).data, start)
+        if self._beyond and last_row <= self._cached:
+            self._files[name].drop(start, start + out.nbytes)
 
     def _room(self, name: str, count: int, buffers: Buffers) -> Any:
         if name not in buffers or buffers[name].size < count:
-            buffers[name] = np.empty(count, dtype=self._kind(name))
+            buffers[name] = np.empty(count, dtype=self._row_files[name])
         return buffers[name][:count]
 
-    def _kind(self, name: str) -> np.dtype[Any]:
-        return np.dtype(self._layout.values if name == "values.bin" else self._layout.indices)
 
-
-def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool = False) -> DiskMatrix:
+def on_disk(
+    path: str | os.PathLike[str],
+    *,
+    memory: int = 1 << 30,
+    verify: bool = False,
+    scratch: str | os.PathLike[str] | None = None,
+) -> DiskMatrix:
     """Open rows that :func:`to_disk` wrote, without reading them.
 
     Parameters
@@ -409,6 +446,8 @@ def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool
     path : the folder.
     memory : how many bytes a pass over the rows may use.
     verify : read everything once and compare it with the sums that were written down with the rows.
+    scratch : a folder on a disk for copies of the rows of batches, which have no name there; that of the rows
+        by default.
 
     Files that are written to while they are open are refused (by their size and times).
 
@@ -429,20 +468,22 @@ def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool
         raise InvalidInputError("Expected memory as a number of bytes >= 1, got another.")
     folder = Path(path)
     layout = Layout.read(folder)
+    if scratch is not None and not Path(scratch).is_dir():
+        raise InvalidInputError(f"Expected scratch as a folder that is there, got {scratch}. Make it first.")
     files = {name: Opened.at(folder / name, size) for name, size in layout.sizes().items()}
-    rows = DiskMatrix(layout, files, memory)
-    if verify:
-        rows.verify()
-    return rows
+    for name, file in files.items() if verify else ():
+        file.require_sum(layout.sums.get(name))
+    return DiskMatrix(layout, files, memory, folder if scratch is None else Path(scratch))
 
 
-def without_name(blocks: Blocks, memory: int) -> DiskMatrix:
+def without_name(blocks: Blocks, memory: int, folder: Path | None = None) -> DiskMatrix:
     """Return rows in files that have no name: however this process ends, the system takes their room back."""
+    place = Path(tempfile.gettempdir()) if folder is None else folder
     with ExitStack() as stack:
         made: dict[str, Any] = {}
 
         def opened(name: str) -> BinaryIO:
-            made[name] = stack.enter_context(tempfile.TemporaryFile(prefix="sordino-rows-"))
+            made[name] = stack.enter_context(tempfile.TemporaryFile(prefix="sordino-rows-", dir=place))
             return cast(BinaryIO, made[name])
 
         layout = write_blocks(blocks, opened)
@@ -450,7 +491,7 @@ def without_name(blocks: Blocks, memory: int) -> DiskMatrix:
             file.flush()
         sizes = layout.sizes()
         files = {name: Opened(os.dup(file.fileno()), name, sizes[name]) for name, file in made.items()}
-    return DiskMatrix(layout, files, memory)
+    return DiskMatrix(layout, files, memory, place)
 
 
 @compile_with_cache(nogil=True)

@@ -135,12 +135,14 @@ class Opened:
                 raise self._change_error()
             buffer, start = buffer[got:], start + got
 
-    def mapped(self, kind: str) -> Any:
-        """Return the file as an array whose pages are read when they are looked at."""
+    def mapped(self, kind: str, scattered: bool = False) -> Any:
+        """Return the file as an array whose pages are read when looked at; scattered: nothing around them."""
         count = self._size // np.dtype(kind).itemsize
         if not count:
             return np.empty(0, dtype=kind)
         self._map = mmap.mmap(self._number, self._size, access=mmap.ACCESS_READ)
+        if scattered:
+            self._map.madvise(mmap.MADV_RANDOM)
         return np.frombuffer(self._map, dtype=kind)
 
     def announce(self, starts: Ints, stops: Ints) -> None:
@@ -161,11 +163,6 @@ class Opened:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._number, start, stop - start, os.POSIX_FADV_DONTNEED)
 
-    def scatter(self) -> None:
-        """Say that the map is looked at here and there: nothing around a place is read."""
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_RANDOM)
-
     def forget(self) -> None:
         """Give pages of the map back: what was looked at is not memory that the next one needs."""
         if self._map is not None:
@@ -182,17 +179,6 @@ class Opened:
             found = crc32(piece, found)
         if found != expected:
             raise InvalidInputError(f"Expected {self._name} as it was written, got another. Write it again.")
-
-
-class Written:
-    """A file that is written piece by piece, with the CRC-32 of all of them."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.sum = file, 0
-
-    def write(self, piece: bytes | memoryview) -> None:
-        self.sum = crc32(piece, self.sum)
-        self._file.write(piece)
 
 
 def to_disk(
@@ -308,25 +294,26 @@ def write_blocks(blocks: Blocks, opened: Callable[[str], BinaryIO], verbose: boo
     """Write blocks of rows into files that ``opened`` makes by their names; return what they hold."""
     first: Layout | None = None
     rows = entries = 0
-    files: dict[str, Written] = {}
+    files: dict[str, BinaryIO] = {}
+    sums: dict[str, int] = {}
     for x, y in blocks:
         block = as_rows(sound(x if sparse.issparse(x) else np.asarray(x)))
         made = _layout_of(block, y)
         if first is None:
-            first = made
-            files = {name: Written(opened(name)) for name in made.sizes()}
-            if made.sparse:
-                files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
+            first, files = made, {name: opened(name) for name in made.sizes()}
         kinds = [(layout.columns, layout.sparse, layout.values, layout.targets) for layout in (first, made)]
         if kinds[0] != kinds[1]:
             raise InvalidInputError("Expected blocks of one width and kind, got others behind the first.")
-        _append(files, block, y, entries, first)
+        for name, array, kind in _pieces(block, y, first, None if first is made else entries):
+            piece = np.ascontiguousarray(array, dtype=kind).reshape(-1).view(np.uint8).data
+            sums[name] = crc32(piece, sums.get(name, 0))
+            files[name].write(piece)
         rows, entries = rows + made.rows, entries + made.entries
         if verbose:
             print(f"{rows:,} rows written", flush=True)
     if first is None:
         raise InvalidInputError("Expected at least one block of rows, got none.")
-    return replace(first, rows=rows, entries=entries, sums={name: file.sum for name, file in files.items()})
+    return replace(first, rows=rows, entries=entries, sums=sums)
 
 
 def _layout_of(block: Any, y: Any) -> Layout:
@@ -345,17 +332,12 @@ def _layout_of(block: Any, y: Any) -> Layout:
     return Layout(rows, columns, int(block.nnz), True, values, indices, targets)
 
 
-def _append(files: dict[str, Written], block: Any, y: Any, entries: int, first: Layout) -> None:
-    if sparse.issparse(block):
-        files["values.bin"].write(_bytes(block.data, first.values))
-        files["indices.bin"].write(_bytes(block.indices, first.indices))
-        files["pointers.bin"].write(_bytes(block.indptr[1:].astype(np.int64) + entries, "<i8"))
-    else:
-        files["values.bin"].write(_bytes(block, first.values))
+def _pieces(block: Any, y: Any, layout: Layout, before: int | None) -> Iterator[tuple[str, Any, str]]:
+    """Yield arrays by the names of their files, with their kinds; ``before``: entries of blocks before."""
+    yield "values.bin", block.data if layout.sparse else block, layout.values
+    if layout.sparse:
+        yield "indices.bin", block.indices, layout.indices
+        ends = block.indptr.astype(np.int64)
+        yield "pointers.bin", ends if before is None else ends[1:] + before, "<i8"
     if y is not None:
-        files["targets.bin"].write(_bytes(y, first.targets))
-
-
-def _bytes(array: Any, kind: str) -> memoryview:
-    """Return the bytes of an array as this kind, which is not copied if it lies so already."""
-    return np.ascontiguousarray(array, dtype=kind).reshape(-1).view(np.uint8).data
+        yield "targets.bin", y, layout.targets

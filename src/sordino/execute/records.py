@@ -23,10 +23,7 @@ from sordino.kernel.query import Point, PublicBall, PublicMap, Pull
 
 _CHUNK = 1 << 19  # entries of a dense block that is cast to double precision at a time: it stays in the cache
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
-_GRAM, _CACHED = (
-    1 << 21,
-    1 << 18,
-)  # most entries of a dense block whose second moments are taken, and usual ones
+_GRAM = 1 << 21  # most entries of a dense block whose second moments are taken
 _ENTRIES = 1 << 16  # entries of a block of mapped rows
 # From so many columns for each entry of a row on, products of entries cost less than those of blocks.
 _SPARSE = 4
@@ -593,8 +590,7 @@ class LazyRecords:
         touched.insert(head)
         layout, packed = np.empty(entries, dtype=np.int32), np.empty(entries)
         out = np.empty(base.rows.size)
-        numbered = (touched.cells, columns, head, w.values, layout, packed, out)
-        count, _ = csr.touch(*base.entries, *numbered)
+        count, _ = csr.touch(*base.entries, touched.cells, columns, head, w.values, layout, packed, out)
         self._layout, self._packed = layout, packed
         self._columns, self._touched = columns[:count], touched
         if not base.intercept:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
 from weakref import WeakSet
 
 import numpy as np
@@ -54,14 +54,35 @@ class NoisyExecutor(Place, Protocol):
         """Return the sum over the records of a batch with the noise of the release."""
 
 
-def answer(executor: Executor | NoisyExecutor, question: Question, noise: NoiseSource) -> Answer:
-    """Draw the batch, have it added up and add the noise: the one place where data and noise meet."""
-    sampling, parts, position = question.release.sampling, executor.offer.parts, question.position
-    source: Any = noise if question.memory is None else Remembered(noise, question.memory, position)
+class AheadExecutor(Executor, Protocol):
+    """An executor that is told of batches before they are asked for, because it reads them better together.
+
+    **Privacy.** A batch is drawn independently of all others, of the noise and of the answers. Drawn earlier
+    it has the same law given all that was released before it is asked; nobody sees one that is not asked.
+    """
+
+    def ahead(self, release: Release, left: int) -> int:
+        """Return how many of the ``left`` next batches it wants to be told, by public numbers alone."""
+
+    def prepare(self, batches: Iterable[Batch]) -> Sequence[Batch]:
+        """Return the next batches as it wants to be given them: of the same records, for the same sums."""
+
+
+def draw_batch(executor: Place, question: Question, noise: NoiseSource, later: int = 0) -> Batch:
+    """Draw the records that a question looks at, or the one that comes so much later."""
+    sampling, parts = question.release.sampling, executor.offer.parts
+    memory, position = question.memory, question.position + later
+    source: Any = noise if memory is None else Remembered(noise, memory, position)
     if parts:
-        batch = Batch(tuple(sampling.shares(parts, position, source)))
-    else:
-        batch = Batch((Listed(sampling.draw(executor.population, position, source)),))
+        return Batch(tuple(sampling.shares(parts, position, source)))
+    return Batch((Listed(sampling.draw(executor.population, position, source)),))
+
+
+def answer(
+    executor: Executor | NoisyExecutor, question: Question, noise: NoiseSource, batch: Batch | None = None
+) -> Answer:
+    """Draw the batch, have it added up and add the noise: the one place where data and noise meet."""
+    batch = draw_batch(executor, question, noise) if batch is None else batch
     place: Any = executor  # isinstance of a protocol would take 0.1 ms, longer than many an answer
     if hasattr(place, "noisy_total"):
         return place.noisy_total(question, batch, noise)
@@ -113,7 +134,7 @@ class Curator:
         key = known.pop(_DEALT, None)
         self._used: Counter[str] = Counter(_positions(plan, known))
         self._journal = journal
-        self._turn = threading.Lock()
+        self._turn, self._coming = threading.Lock(), dict[str, dict[int, Batch]]()
         self._process, self._closed = os.getpid(), False
         noises = {n: m for n, r in plan.releases.items() if isinstance(m := r.mechanism, Correlated)}
         if noises and key is None:
@@ -137,6 +158,7 @@ class Curator:
     def close(self) -> None:
         """End the run: whatever is left of the plan stays spent and is never answered."""
         self._closed = True
+        self._coming.clear()
 
     def release(self, name: str, params: Any = None) -> Answer:
         """Ask one planned question and return its noisy answer."""
@@ -146,8 +168,21 @@ class Curator:
         known = (self._memories.get(name), offer.lattice, offer.roundings)
         question = Question(release, params, sensitivity, position, population, *known)
         with np.errstate(all="ignore"):  # what a caller has set: an error would tell of a record
-            found = answer(self._executor, question, self._noise)
+            found = answer(self._executor, question, self._noise, self._known_batch(name, question))
         return found / release.sampling.expected(population) if release.mean else found
+
+    def _known_batch(self, name: str, question: Question) -> Batch | None:
+        """Return the batch of a question that was drawn ahead, or is now; None where nobody wants that."""
+        if not hasattr(self._executor, "prepare"):
+            return None
+        place = cast(AheadExecutor, self._executor)
+        with self._turn:
+            first, known = question.position, self._coming.setdefault(name, {})
+            if first not in known:
+                count = place.ahead(question.release, question.release.times - first)
+                batches = (draw_batch(place, question, self._noise, later) for later in range(count))
+                known.update(enumerate(place.prepare(batches) if count else (), first))
+            return known.pop(first, None)
 
     def _count(self, name: str) -> tuple[Release, int]:
         if os.getpid() != self._process:

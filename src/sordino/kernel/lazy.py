@@ -24,6 +24,7 @@ from sordino.kernel.noise import NoiseSource, upper_quantiles
 _FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MARKS = 1 << 21  # bits that stay in the processor's cache
+_FEW = 1 << 15  # columns whose map stays there though it is at most an eighth full
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,9 @@ class TouchMap:
 
     @classmethod
     def empty(cls, columns: Ints) -> TouchMap:
-        """Return a map without columns that stays at most half full when ``columns`` is filled."""
-        size = max(16, 1 << (2 * columns.size - 1).bit_length())
+        """Return a map without columns, half full at most when it has all of them; few have more room."""
+        room = 8 if columns.size <= _FEW else 2
+        size = max(16, 1 << (room * columns.size - 1).bit_length())
         return cls(np.full(size, _FREE, dtype=np.int32), columns)
 
     @classmethod
@@ -88,7 +90,7 @@ def find(cells: NDArray[np.int32], columns: Ints, column: int) -> np.uint64:
     """Return the cell of ``column``, or the free cell where it belongs."""
     mask = np.uint64(cells.size - 1)
     cell = ((np.uint64(column) * _GOLDEN) >> np.uint64(32)) & mask
-    while cells[cell] != _FREE and columns[cells[cell]] != column:
+    while cells[cell] != _FREE and columns[np.uint64(cells[cell])] != column:  # a slot is not below zero
         cell = (cell + np.uint64(1)) & mask
     return cell
 

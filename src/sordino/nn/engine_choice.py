@@ -21,6 +21,7 @@ from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.entrance import try_out
 from sordino.nn.network import (
     Network,
+    find_dropout,
     forward_inputs,
     make_up_records,
     points,
@@ -282,7 +283,8 @@ def _check_own_seed(engine: GhostEngine | VmapEngine, x: Tensor, y: Tensor) -> N
             made = engine.per_record(vector, x.roll(turn, 0), y.roll(turn, 0))
         return made.roll(-turn, 0).nan_to_num()
 
-    for dropout in (nullcontext(), quiet_dropout(engine.network.model)):
+    model = engine.network.model
+    for dropout in (nullcontext(), quiet_dropout(model)) if find_dropout(model) else (nullcontext(),):
         with dropout:
             first = rows(1, 0)
             norm = engine.network.norm

@@ -290,18 +290,20 @@ class _Holder(nn.Module):
         return action()
 
 
-@contextmanager
-def quiet_dropout(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off in a block, so that two evaluations can be compared.
-
-    Dropout is a layer, or a number that a layer passes on (attention, recurrent layers, ``transformers``).
-    """
-    kinds = (nn.modules.dropout._DropoutNd,)
-    held: list[tuple[nn.Module, str, Any]] = []
+def find_dropout(model: nn.Module) -> list[tuple[nn.Module, str, Any]]:
+    """Return what makes a model drop numbers: a layer, or a share that one passes on (attention, LSTM)."""
+    kinds, held = (nn.modules.dropout._DropoutNd,), list[tuple[nn.Module, str, Any]]()
     for m in model.modules():
         held += [(m, "training", True)] if isinstance(m, kinds) and m.training else []
         shares = ((key, value) for key, value in vars(m).items() if isinstance(value, float))
         held += [(m, k, v) for k, v in shares if "drop" in k or (k == "p" and isinstance(m, kinds))]
+    return held
+
+
+@contextmanager
+def quiet_dropout(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off in a block, so that two evaluations can be compared."""
+    held = find_dropout(model)
     for m, key, value in held:
         setattr(m, key, type(value)(0))
     try:

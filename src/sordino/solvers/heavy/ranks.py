@@ -155,7 +155,7 @@ class RankQuantiles:
         """Return the borders of ``2**bits`` cells that grow from some points; the last are empty."""
         (low, high, tiny), each = self._limits, max(bits - math.ceil(math.log2(len(points))), 1)
         cuts = [growing(low, high, float(p), unit or tiny, power, each)[1:-1] for p in points]
-        inner = np.sort(np.concatenate(cuts))
+        inner = np.sort(np.concatenate(cuts), kind="stable")  # which merges parts that rise already
         return np.concatenate([[low], inner, np.full(2**bits - inner.size, high)])
 
     def _locate(
