@@ -27,7 +27,7 @@ def main() -> None:
     """Fit each setting once and keep the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", type=Path, default=RESULT)
-    asked, task, rows = parser.parse_args(), reviews(200), []
+    asked, task, rows = parser.parse_args(), reviews(200, 3308), []
     cells: Any = kept_rows(table_named("liang-3"), RESULT.parent / "reproduced")[0][1]
     for more in ({}, LATE):
         for passes in (100, 300):

@@ -155,6 +155,7 @@ def _scsg(anchor: int, batch: int) -> Verdict:
     corrections = Batches(RCV1, batch, two, 10 * math.floor(anchor / batch))
     name = "DP-SVRG-HT" if anchor == RCV1 else "DP-SCSG-HT"
     why = "the lemma does not apply" + ("" if anchor == RCV1 else "; two constants are swapped")
+    why += "; worst case over states"
     setting = f"B = {anchor:,}, b = {batch}, 10 epochs"
     return _sampled(name, setting, 2, 1e-5, why, snapshots, corrections)
 
@@ -173,7 +174,7 @@ def pca_rows() -> Iterator[Verdict]:
     """DP-SPCA, DP-VRPCA, Analyze-Gauss, MOD-SULQ, PPI, Wishart."""
     for epsilon in (0.1, 1):
         noise = formulas.lssgd(epsilon, 1e-3, population=A9A, steps=A9A)
-        why = "conditions of the lemma fail; T is ours"
+        why = "conditions of the lemma fail; T is ours; worst case over states"
         yield _sampled("DP-SPCA", "a9a, T = n", epsilon, 1e-3, why, Batches(A9A, 1, noise, A9A))
     for epochs in (1, 10):
         noise = formulas.vrpca(0.1, 1e-3, population=A9A, steps=A9A, epochs=epochs)
@@ -207,7 +208,8 @@ def nonconvex_rows() -> Iterator[Verdict]:
     for epsilon, passes in ((0.2, 4), (0.5, 5)):
         steps = passes * A9A // 100
         noise = formulas.srm(epsilon, 1e-5, population=A9A, batch_size=100, steps=steps)
-        setting, why = f"a9a, b = 100, {passes} passes", "conditions fail; over-noised"
+        setting = f"a9a, b = 100, {passes} passes"
+        why = "conditions fail; over-noised; worst case over states"
         yield _sampled("DP-SRM", setting, epsilon, 1e-5, why, Batches(A9A, 100, noise, steps))
     for epsilon in (0.1, 0.3):
         steps = 50 * MNIST // 128

@@ -26,6 +26,7 @@ from sordino.literature.reproduce.tables import (
     cell_of,
     count_kinds,
     judge,
+    markdown,
     reference,
     verdict,
 )
@@ -49,6 +50,15 @@ def test_a_smaller_loss_is_counted_for_the_method_before_our_default():
     assert both.kind == BY_METHOD
     ours = judged(table(), row(0.3), sound=Cell((0.9,)), default=Cell((0.2,)))
     assert ours == Verdict(BY_DEFAULT, "the method reaches 0.9 for 0.3 printed")
+
+
+def test_a_row_of_ours_beside_the_printed_ones_is_shown_and_not_counted():
+    rows = (row(0.3), row(None, "our constants"))
+    made = [(one, dict.fromkeys(MODES, Cell((0.2, 0.2)))) for one in rows]
+    of = table(rows=rows)
+    assert verdict(of, rows[1], made).kind == UNJUDGED
+    assert list(judge(of, made)) == ["set/ours/1"]
+    assert "| our constants | 1 (1e-05) | not printed |" in markdown(of, made, "sordino reproduce t")
 
 
 def test_a_higher_score_is_better_where_the_table_says_so():

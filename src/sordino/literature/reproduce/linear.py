@@ -248,14 +248,15 @@ def rcv1(keep: int, ridge: float = 0.0, score: str = "loss", public: bool = Fals
 
 
 @cache
-def reviews(keep: int, half: bool = False, every: int = 1, public: bool = False) -> Task:
-    """Return the star ratings of reviews, or of each of so many (``every``)."""
+def reviews(keep: int, rows: int, half: bool = False, public: bool = False) -> Task:
+    """Return the star ratings of so many reviews, evenly taken, and of 25,000 others to judge on."""
     data: Any = load("imdb", target="rating")
     facts = {"n_nonzero_coefs": keep, "data_norm": 1.0, "target_bound": 1.0}
-    y, test_y = ((np.asarray(t, dtype=float)[::every] - 5.5) / 4.5 for t in (data.target, data.test_target))
-    x, test_x = (log1p_unit(rows[::every]) for rows in (data.data, data.test_data))
+    kept = np.linspace(0, len(data.target) - 1, rows).astype(int)
+    y, test_y = ((np.asarray(t, dtype=float) - 5.5) / 4.5 for t in (data.target[kept], data.test_target))
+    sides = (log1p_unit(data.data[kept]), y, log1p_unit(data.test_data), test_y)
     score: Score = (lambda model, task: 0.5 * mean_square(model, task)) if half else mean_square
-    return _halve(Task("imdb ratings", x, y, test_x, test_y, score, facts, SparseLinearRegression), public)
+    return _halve(Task("imdb ratings", *sides, score, facts, SparseLinearRegression), public)
 
 
 def _halve(whole: Task, public: bool) -> Task:

@@ -69,9 +69,10 @@ def reproduce(
     """
     table, store = table_named(name, quick), tables.Store(folder / f"{name}.json", {"quick": quick})
     seeds, runs = range(1 if quick else table.repeats), table.runs().values()
-    todo = [(run, seed) for seed in seeds for run in runs if _is_missing(store, run, seed)]
-    for done, (run, result) in enumerate(_results(name, todo, quick, jobs, 60 * minutes)):
-        progress(run.key, done, len(todo))
+    done = {run.key: {int(one["seed"]) for one in store.outcomes(run)} for run in runs}
+    todo = [(run, seed) for seed in seeds for run in runs if seed not in done[run.key]]
+    for count, (run, result) in enumerate(_results(name, todo, quick, jobs, 60 * minutes)):
+        progress(run.key, count, len(todo))
         store.add(run, *result())
     return write_page(name, folder, quick=quick)
 
@@ -84,11 +85,6 @@ def write_page(name: str, folder: Path, *, quick: bool = False) -> Path:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(tables.markdown(table, made, command), encoding="utf-8")
     return page
-
-
-def _is_missing(store: tables.Store, runs: tables.Runs, seed: int) -> bool:
-    """Tell whether a seed was not run with these settings."""
-    return seed not in {int(outcome.get("seed", i)) for i, outcome in enumerate(store.outcomes(runs))}
 
 
 def _results(

@@ -129,6 +129,10 @@ class Table:
         """Return the methods of a row's figure from best to worst."""
         return self.orders.get(row.group, self.order)
 
+    def prints(self, row: Row) -> bool:
+        """Tell whether a row is the paper's, a number or a curve; others are ours, beside it."""
+        return row.published is not None or bool(self.order_of(row))
+
     def gain(self, ours: float, other: float) -> float:
         """Return by how much one number is better than another."""
         return other - ours if self.better == "lower" else ours - other
@@ -194,9 +198,7 @@ def printed_table(
 
 def cell_of(outcomes: Sequence[Mapping[str, Any]]) -> Cell:
     """Join the outcomes of repeated runs."""
-    certified: dict[str, float] = {}
-    for outcome in outcomes:
-        certified.update({key: outcome[key] for key in outcome.keys() - {"value", "seed", "commit"}})
+    certified = {key: one[key] for one in outcomes for key in one.keys() - {"value", "seed", "commit"}}
     return Cell(tuple(outcome["value"] for outcome in outcomes), certified)
 
 
@@ -225,7 +227,7 @@ def judge(table: Table, made: Made) -> dict[str, Verdict]:
     for row, _ in made:
         at = "" if row.published is None else f"/{row.method}"
         key = f"{row.group}{at}/{row.epsilon:g}"
-        if key not in found:
+        if key not in found and table.prints(row):
             found[key] = verdict(table, row, made)
     return found
 
@@ -247,8 +249,8 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
     ways = {mode: cell for mode in ("sound", "default") if (cell := _finite(cells[mode])) is not None}
     if not ways:
         return Verdict(NOT_RUN, next((c for c in map(cells.get, MODES[1:]) if isinstance(c, str)), ""))
-    if table.likeness == "another protocol":
-        return Verdict(UNJUDGED, table.likeness)
+    if table.likeness == "another protocol" or not table.prints(row):
+        return Verdict(UNJUDGED, table.likeness if table.prints(row) else "settings of ours")
     if row.published is None:
         return _order(table, row, made)
     if not (_stands_in(table, row) or _beats_nothing(table, row, Cell((row.published,)))):
@@ -517,7 +519,8 @@ def _line(table: Table, row: Row, cells: Cells, said: str) -> str:
     if row.published_plain is not None:
         written[-1] += f" (printed {row.published_plain:g})"
     claim = f"{row.epsilon:g} ({row.delta:g})"
-    published = "a curve" if row.published is None else f"{row.published:g}"
+    drawn = "a curve" if table.prints(row) else "not printed"
+    published = drawn if row.published is None else f"{row.published:g}"
     fields = (row.group, row.method, claim, published, certified, *written)
     return "| " + " | ".join((*fields, said)) + " |"
 
