@@ -263,12 +263,17 @@ def test_printed_noise_is_certified_without_a_run_as_a_fit_reports_it():
         linear.certified_epsilon(toy().estimator(2.0, 1e-3, solver="ight", max_iter=5, **toy().facts), x, y)
 
 
-def test_a_seed_that_was_lost_is_run_again_and_no_other(tmp_path: Path):
-    kept = Store(tmp_path / "t.json", {})
-    assert all(runner._is_missing(kept, runs(), seed) for seed in range(3))
-    kept.add(runs(), {"value": 1.0, "seed": 2})
-    assert [runner._is_missing(kept, runs(), seed) for seed in range(3)] == [True, True, False]
-    assert cell_of(kept.outcomes(runs())) == Cell((1.0,))
+def test_a_seed_that_was_lost_is_run_again_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+    lost = Runs("t/sound", lambda seed: asked.append(seed) or {"value": 2.0}, {"steps": (1.0,)})
+    one = replace(row(0.3), cells=dict.fromkeys(MODES, lost))
+    monkeypatch.setitem(runner.TABLES, "t", lambda quick: table(rows=(one,), repeats=3))
+    kept = Store(tmp_path / "t.json", {"quick": False})
+    kept.add(lost, {"value": 1.0, "seed": 2})
+    assert cell_of(kept.outcomes(lost)) == Cell((1.0,))
+    runner.reproduce("t", tmp_path)
+    assert asked == [0, 1]
+    assert cell_of(Store(kept.path, {"quick": False}).outcomes(lost)) == Cell((1.0, 2.0, 2.0))
 
 
 def test_a_page_says_how_many_runs_are_behind_a_number():
