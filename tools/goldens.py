@@ -248,7 +248,7 @@ def parties() -> Iterator[Golden]:
         last, _ = task.follow(curator)
         return str(curator.plan.event()), task.finish(last)
 
-    batches = {"max_iter": 5, "batch_size": 60}
+    batches = {"max_iter": 5, "solver_options": {"batch_size": 60}}
     for mode in Mode:
         yield f"parties {mode.value}", lambda mode=mode: joint(mode, "ight", {"max_iter": 5})
         yield f"batches of parties {mode.value}", lambda mode=mode: joint(mode, "srm", batches)
