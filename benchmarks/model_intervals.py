@@ -23,8 +23,8 @@ coefficients (of tables: effects at knots and levels) of the stated error over e
 
 The first seven designs and seeds 0 to 5 were in view when constants were set. Of JUDGES "one column", "nearly
 a sum" and "table of a ward" were looked at with few repeats meanwhile, seed 17 told that ends have to be open
-where the curvature is less than its noise; the others and seeds 6 to 16 were not in view ("table with a rare
-flag" came after them). --first skips the designs that were.
+where the curvature is less than its noise; the others, seeds 6 to 16 and seeds from 18 on were not in view
+("table with a rare flag" came after them). --first skips the designs that were.
 """
 
 from __future__ import annotations
