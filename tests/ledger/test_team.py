@@ -9,6 +9,7 @@ import sordino
 from sordino.errors import (
     ApprovalNeededError,
     BudgetExceededError,
+    DatasetExistsError,
     InvalidInputError,
     LedgerCorruptError,
     LedgerError,
@@ -56,6 +57,19 @@ def test_only_who_is_named_may_spend_change_approve_and_read(ledger, monkeypatch
     working_for(monkeypatch, "cy")
     with pytest.raises(RoleError, match="may not read"):
         ledger.history("survey")
+    with pytest.raises(RoleError, match="may not read"):
+        ledger.people("survey")
+
+
+def test_who_spends_does_not_lift_the_terms_that_others_have_to_approve(ledger, monkeypatch):
+    working_for(monkeypatch, "ann")
+    ledger.set_terms("survey", Terms(roles={"approve": ["dora"]}, approve_above=0.1))
+    with pytest.raises(RoleError, match="ann may not approve here: this takes dora"):
+        ledger.set_terms("survey", Terms())
+    with pytest.raises(ApprovalNeededError):
+        ledger.reserve("survey", EVENT, **HOW)
+    working_for(monkeypatch, "dora")
+    ledger.set_terms("survey", Terms(roles={"approve": ["dora"]}, approve_above=0.5))
 
 
 @pytest.mark.parametrize(
@@ -155,6 +169,20 @@ def test_what_one_part_cannot_pay_no_part_pays(ledger):
     assert ledger.history("visits/october") == []
     ledger.create("visits/december", BudgetPolicy(0.3, 1e-6))  # a window that opens later
     ledger.reserve("visits/december", EVENT, **HOW).settle()
+
+
+def test_a_whole_and_its_parts_have_no_budgets_beside_each_other(ledger, tmp_path):
+    ledger.create("visits/october", BudgetPolicy(0.3, 1e-6))
+    ledger.create("visitors", BudgetPolicy(0.3, 1e-6))
+    for later in ("visits", "survey/north", "visits/october/first"):
+        with pytest.raises(DatasetExistsError, match="the same units would have two budgets"):
+            ledger.create(later, BudgetPolicy(2.0, 1e-6))
+    with Ledger.open(tmp_path / "other.db") as other:
+        other.create("visits", BudgetPolicy(2.0, 1e-6))
+        document = other.to_json()
+    with pytest.raises(DatasetExistsError, match="two budgets"):
+        ledger.import_json(document)
+    assert ledger.parts("visits") == ["visits/october"]
 
 
 def test_a_whole_that_was_given_back_is_given_back_on_each_part(ledger):

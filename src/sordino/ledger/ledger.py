@@ -402,6 +402,7 @@ class Ledger:
             raise InvalidInputError(f"Expected a BudgetPolicy, got a {type(policy).__name__}.")
         fresh = Dataset(dataset_id, Account.opened(policy), now())
         with self._store.transaction(write=True) as store:
+            _require_apart(store, dataset_id)
             if store.insert_dataset(fresh):
                 return
             old = store.dataset(dataset_id).account.policy
@@ -517,11 +518,15 @@ class Ledger:
             return read_terms(store, name(dataset_id, "dataset_id"))
 
     def set_terms(self, dataset_id: str, terms: Terms) -> None:
-        """Write the terms of a data set; whoever may ``create`` there now may change them."""
+        """Write the terms of a data set; whoever may ``create`` there now may change them.
+
+        Where nobody is named for that, those who approve may: who spends must not lift what approval asks.
+        """
         dataset_id = name(dataset_id, "dataset_id")
         with self._store.transaction(write=True) as store:
             store.dataset(dataset_id, lock=True)
-            read_terms(store, dataset_id).require("create", person())
+            old = read_terms(store, dataset_id)
+            old.require("create" if old.roles.get("create") else "approve", person())
             write_terms(store, dataset_id, terms)
 
     def approve(self, dataset_id: str, request: str) -> None:
@@ -644,6 +649,7 @@ class Ledger:
         records = check_import(document)
         with self._store.transaction(write=True) as store:
             for dataset, entries in records:
+                _require_apart(store, dataset.dataset_id)
                 if not store.insert_dataset(dataset):
                     raise DatasetExistsError(
                         f"The data set {dataset.dataset_id!r} is already in {store.label}. "
@@ -679,6 +685,7 @@ class Ledger:
         It is the account, or ``SORDINO_PERSON``, of the process that booked: what it says of itself.
         """
         with self._store.transaction(write=False) as store:
+            read_terms(store, dataset_id).require("read", person())
             found = store.owners_of(name(dataset_id, "dataset_id"))
         return {sequence: person_of(one) for sequence, one in found.items()}
 
@@ -766,6 +773,19 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[str]]:
         return partial(Ledger.open, create=False, timeout=self._store.timeout), (self._store.address,)
+
+
+def _require_apart(store: Store, dataset_id: str) -> None:
+    """Refuse a budget for a whole that has parts, or for a part of what has a budget of its own.
+
+    A unit of a part would have both budgets: what is booked on one name is not counted on the other.
+    """
+    for other in store.dataset_ids():
+        if f"{other}/".startswith(f"{dataset_id}/") is not f"{dataset_id}/".startswith(f"{other}/"):
+            raise DatasetExistsError(
+                f"Expected names of which none is a part of another, got {dataset_id!r} beside {other!r}: "
+                "the same units would have two budgets. Book on the name that is there, or name other data."
+            )
 
 
 def now() -> str:
