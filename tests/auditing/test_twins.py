@@ -16,11 +16,12 @@ import sordino
 from sordino.estimators.search import PrivateSearchCV
 from sordino.execute.local import LocalExecutor
 from sordino.execute.persons import Owners
-from sordino.kernel import NoiseSource, Norm, Plan, Release, curator
+from sordino.kernel import Curator, NoiseSource, Norm, Plan, Release, curator
 from sordino.kernel import mechanism as planned
 from sordino.kernel.correlated import Correlated
-from sordino.kernel.events import Relation
+from sordino.kernel.events import InTurn, Relation
 from sordino.kernel.mechanism import Gaussian, Laplace, OnGrid, StableCounts
+from sordino.kernel.plan import Question
 from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax
 from sordino.problems.queries import GlmGradient
 from sordino.runs.report import PrivacyReport
@@ -248,6 +249,38 @@ def test_uniform_noise_of_the_declared_deviation(monkeypatch):
 def test_noise_without_tails(monkeypatch):
     draw_instead(monkeypatch, lambda shape, noise: np.clip(noise.normal(shape), -2.0, 2.0))
     assert caught(regression()) == {"noise"}
+
+
+def test_half_the_noise_of_the_last_step(monkeypatch):
+    honest = Question.privatised
+
+    def fading(self: Any, exact: Any, noise: Any) -> Any:
+        answer, last = honest(self, exact, noise), self.position == self.release.times - 1
+        return (answer + exact) / 2 if last else answer
+
+    monkeypatch.setattr(Question, "privatised", fading)
+    assert caught(regression(max_iter=20), seconds=4.0) == {"noise"}
+
+
+def test_an_answer_that_is_the_mean_of_two(monkeypatch):
+    honest = curator.answer
+    twice = lambda *asked: (honest(*asked) + honest(*asked)) / 2  # noqa: E731
+    monkeypatch.setattr(curator, "answer", twice)
+    assert "noise" in caught(regression())
+
+
+def test_an_answer_that_is_divided_by_the_size_of_its_batch(monkeypatch):
+    honest, drawn = (Curator.release, InTurn.draw), [1]
+    own = {"solver_options": {"clip_norm": 0.7, "batch_size": 6, "epochs": 1}, "max_iter": None}
+
+    def draw(self: Any, *asked: Any) -> Any:
+        rows = honest[1](self, *asked)
+        drawn[0] = max(1, len(rows))
+        return rows
+
+    monkeypatch.setattr(InTurn, "draw", draw)
+    monkeypatch.setattr(Curator, "release", lambda self, *asked: honest[0](self, *asked) * 6 / drawn[0])
+    assert caught(regression(solver="sgd", **own)) == {"replay", "answers"}
 
 
 def test_exact_noise_that_leaves_the_last_bits_alone(monkeypatch):

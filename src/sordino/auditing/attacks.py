@@ -355,18 +355,20 @@ class Bets:
 class Scale:
     """Gamblers on noise that is not the declared one, by answers of real runs.
 
-    There is one on each kind of noise, for its scale, one on each coordinate, on differences of neighbouring
-    ones and of answers that follow each other, on the law, on the last bits of integers, on sizes of batches.
+    They bet on the scale of each kind of noise, of each coordinate and of each turn of a release, on
+    differences of neighbouring coordinates and of answers that follow each other, on the law, on the last
+    bits of integers and on sizes of batches. What they bet on shares the stake evenly, and so do all who bet
+    on the same.
     """
 
     def __init__(self) -> None:
         self.count, self.runs = 0, 0
         self.reused: tuple[str, ...] = ()
         self._noise: dict[int, list[Floats]] = {}
-        self._single: list[float] = []  # noise, number by number
+        self._single = np.zeros(0)  # noise, number by number, in rising order
         self._told: dict[str, Floats] = {}  # by kind, mean and variance of the log wealth at half the noise
-        self._logs: dict[Any, Floats] = {}  # the log wealth of gamblers
-        self._bins: dict[str, Floats] = {}
+        self._wealth: dict[str, dict[Any, Floats]] = {}  # logarithms, by what is bet on and by whom
+        self._bins: dict[type, Floats] = {}
 
     def see(self, run: Recording) -> None:
         """Bet on all answers of a run whose law is known."""
@@ -380,13 +382,14 @@ class Scale:
                 self._bet_on_parts(heard, away, last)
             for kind, told in _told(heard, away):
                 self.count += 1 if away is None else away.size
-                self._add(kind, told[:-2])
+                self._bet("kind", kind, told[:-2])
                 self._told[kind] = self._told.get(kind, 0.0) + told[-2:]
             if heard.batch is not None:
-                self._add("batches", _batch_ratios(heard.batch, heard.asked))
+                self._bet("batches", None, _batch_ratios(heard.batch, heard.asked))
 
-    def _add(self, gambler: Any, told: Any) -> None:
-        self._logs[gambler] = self._logs.get(gambler, 0.0) + told
+    def _bet(self, on: str, who: Any, ratios: Any) -> None:
+        gamblers = self._wealth.setdefault(on, {})
+        gamblers[who] = gamblers.get(who, 0.0) + ratios
 
     def _look_for_repeats(self, heard: Heard, away: Floats) -> None:
         """Look for noise that comes twice, and for one number that comes three times."""
@@ -396,44 +399,52 @@ class Scale:
             if others and np.isclose(others, away, near, near).all(axis=1).any():
                 self.reused = (*self.reused, heard.name)
             others.append(away)
-        if len(self._single) < 5_000 and not str(getattr(heard.noisy, "dtype", "")).endswith("float32"):
-            self._single = sorted([*self._single, *away[:500]])
-            if np.any(np.subtract(self._single[2:], self._single[:-2]) < 1e-12):
+        if self._single.size < 5_000 and not str(getattr(heard.noisy, "dtype", "")).endswith("float32"):
+            self._single = np.sort(np.append(self._single, away[:500]))
+            if np.any(self._single[2:] - self._single[:-2] < 1e-12):
                 self.reused = (*self.reused, heard.name)
 
     def _bet_on_parts(self, heard: Heard, away: Floats, last: dict[Any, Floats]) -> None:
-        """Bet on what the mean over all coordinates hides."""
-        kind, release = type(heard.asked.release.mechanism), (heard.name, away.size)
+        """Bet on what the mean over all coordinates and turns hides."""
+        asked, release = heard.asked, (heard.name, away.size)
+        kind, before = type(asked.release.mechanism), last.get(release)
         if not issubclass(kind, Gaussian | SymmetricGaussian | Laplace | Correlated):
             return
-        power, before = (1 if kind is Laplace else 2), last.get(release)
-        self._add(("place", release), np.stack([*_ratios(np.abs(away) ** power / power, 1, power)]))
+        power = 1 if kind is Laplace else 2
+        sizes = np.abs(away) ** power / power
+        self._bet("coordinates", release, np.stack([*_ratios(sizes, 1, power)]))
+        self._bet("turns", (release, asked.position), np.stack([*_ratios(sizes.sum(), away.size, power)]))
         if power == 2:
             apart = [away[:-1:2] - away[1::2], *([] if before is None else [away - before])]
             for number, one in enumerate(apart):
-                self._add(("apart", number), np.stack([*_ratios(np.sum(one**2) / 4, one.size, 2)]))
+                self._bet("differences", number, np.stack([*_ratios(np.sum(one**2) / 4, one.size, 2)]))
         last[release] = away
-        if (grain := heard.asked.spacing) is not None and declared_scale(heard) < 2.0**32 * grain:
+        if (grain := asked.spacing) is not None and declared_scale(heard) < 2.0**32 * grain:
             odd = np.rint(away * (declared_scale(heard) / grain)).astype(np.int64) % 2
-            self._add("last bits", np.sum(np.where(odd, math.log(0.1), math.log(1.9))))
+            self._bet("last bits", None, np.sum(np.where(odd, math.log(0.1), math.log(1.9))))
         if not isinstance(heard.value, list):  # several parties add more than declared: some may leave
-            counts, chances = self._bins.setdefault(kind.__name__, 8.0 * np.diff(_CELLS)), np.diff(_CELLS)
+            counts, chances = self._bins.setdefault(kind, 8.0 * np.diff(_CELLS)), np.diff(_CELLS)
             drawn = np.histogram(ndtr(away) if power == 2 else stats.laplace.cdf(away), _CELLS)[0]
-            self._add(("law", kind), drawn @ np.log(counts / counts.sum() / chances))  # by draws before
+            self._bet("law", kind, drawn @ np.log(counts / counts.sum() / chances))  # by draws before
             counts += drawn
 
     @property
     def wealth(self) -> float:
         """The logarithm of the mean wealth."""
-        logs = [special.logsumexp(log) - math.log(np.size(log)) for log in self._logs.values()]
-        return float(special.logsumexp(logs) - math.log(len(logs))) if logs else 0.0
+        return _log_mean([_log_mean([*map(_log_mean, who.values())]) for who in self._wealth.values()])
 
     def power(self, error: float, times: float = 1.0) -> float | None:
         """Return the chance that as many answers refute half of the noise, of the kind that is told least."""
-        needed = math.log(len(self._logs) * len(_SCALES) / error) if self._logs else 0.0
+        if not self._told:
+            return None
+        needed = math.log(len(self._wealth) * len(self._told) * len(_SCALES) / error)
         both = [(times * mean, math.sqrt(times * var) + 1e-9) for mean, var in self._told.values()]
-        told = [ndtr((mean - needed) / deviation) for mean, deviation in both]
-        return float(min(told)) if told else None
+        return float(min(ndtr((mean - needed) / deviation) for mean, deviation in both))
+
+
+def _log_mean(logs: Any) -> float:
+    """Return the logarithm of the mean of some wealths; all begin with one."""
+    return float(special.logsumexp(logs) - math.log(np.size(logs))) if np.size(logs) else 0.0
 
 
 def _is_drowned(heard: Heard) -> bool:
