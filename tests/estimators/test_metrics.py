@@ -11,7 +11,7 @@ from sklearn.metrics import get_scorer, get_scorer_names, mean_poisson_deviance
 
 import sordino
 from sordino.cli.program import main
-from sordino.errors import InvalidInputError
+from sordino.errors import FitWarning, InvalidInputError
 from sordino.estimators.metrics import METRICS, Judged, MetricRow, ScoreLimits, metric_names
 from sordino.kernel import public_generator
 from sordino.report.run_page import constant_words, scores_of
@@ -157,3 +157,18 @@ def test_a_model_that_predicts_nothing_has_no_score():
     model = sordino.PCA(1, epsilon=2.0, delta=1e-5, data_norm=3.0).fit(X)
     with pytest.raises(InvalidInputError, match="PCA predicts nothing, so it has no score"):
         sordino.private_score(model, X, X[:, 0])
+
+
+@pytest.mark.parametrize("metric", ["r2", "mse", "mae", "deviance"])
+def test_a_score_says_how_many_targets_lie_outside_of_the_bounds(metric, model):
+    """A score of clipped targets was .785 for .60, without a word."""
+    X, y = counts()
+    share = 100 * np.mean(y > 3)
+    with pytest.warns(
+        FitWarning, match=r"% of the targets .* outside of 0 to 3: the score is of targets clipped"
+    ):
+        score = sordino.private_score(model, X, y, metric=metric, bounds=(0, 3), epsilon=2.0, delta=1e-6)
+    assert float(score.privacy.notes[-1].split(" ")[0]) == pytest.approx(share, abs=3)
+    assert score.privacy.notes[-1] in scores_of({metric: score})[0]["words"]
+    wide = sordino.private_score(model, X, y, metric=metric, bounds=(0, 20), epsilon=2.0, delta=1e-6)
+    assert not wide.privacy.notes

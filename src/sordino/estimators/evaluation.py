@@ -14,11 +14,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import pack, unpack
-from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError, levels_to_the_caller
+from sordino.errors import (
+    FitWarning,
+    InvalidInputError,
+    NotPrivateWarning,
+    UnsupportedError,
+    levels_to_the_caller,
+)
 from sordino.estimators.group_statistics import PrivateTable, group_by
 from sordino.estimators.metrics import (
     Beside,
     CalibrationCurve,
+    CountOutside,
     MetricRow,
     ScoreLimits,
     find_metric,
@@ -76,7 +83,8 @@ def private_score(
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     loss_bound : where the loss of a record is clipped: of "log_loss" 4 (a chance of .018), of squared errors
         ``((high - low) / 2)^2``, of a deviance ``2 high``.
-    bounds : public (low, high) of the targets of a regressor; None takes the model's ``target_bound``.
+    bounds : public (low, high) of the targets of a regressor; None takes the model's ``target_bound``. Where
+        targets lie outside, the score is of clipped ones, and ``privacy.notes`` says how many there are.
     bins : cells of the calibration curve.
     confidence : of ``.interval``, which covers the score on the population that the records were drawn from,
         with the same clips.
@@ -101,6 +109,7 @@ def private_score(
     row, sign = find_metric("metric", metric, model)
     limits = limits_of(row, model, loss_bound, bounds, bins)
     chosen = row.metric(limits) if row.beside is None else row.beside(row.metric(limits), limits)
+    chosen = CountOutside(chosen, limits) if row.numbers else chosen
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
     n, most = len(rows), declared_rows(_last(model)) if unit == "person" and groups is None else 1
@@ -120,10 +129,15 @@ def private_score(
         return replace(chosen.curve(fitted.result, n, level, fitted.report), model=model_digest(model))
     value, *ends = (sign * number for number in chosen.estimate(fitted.result, n, level))
     declared = None if row.constant is None else (row.constant(limits.classes), 0.0)
-    constant = chosen.baseline(fitted.result) if isinstance(chosen, Beside) else declared
+    counted = isinstance(chosen, (Beside, CountOutside))
+    constant = (chosen.baseline(fitted.result) if counted else None) or declared
+    report = fitted.report
+    if outside := chosen.warning(fitted.result) if row.numbers else "":
+        warnings.warn(FitWarning(outside), stacklevel=levels_to_the_caller())
+        report = replace(report, notes=(*report.notes, outside))
     largest = 1.0 if row.share else math.inf  # noise may take a share beyond 1
     said = None if constant is None else (sign * min(constant[0], largest), constant[1])
-    return PrivateFloat(value, fitted.report, (min(ends), max(ends)), None, said, model_digest(model))
+    return PrivateFloat(value, report, (min(ends), max(ends)), None, said, model_digest(model))
 
 
 def private_scores_by(

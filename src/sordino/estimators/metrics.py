@@ -473,6 +473,57 @@ class Beside:
         return float(value - (up + down).sum() / 2.0), deviation
 
 
+@dataclass(frozen=True)
+class CountOutside:
+    """A metric of numbers that also counts the targets outside of their bounds, for 3 % more noise.
+
+    The score is of targets that are clipped to the bounds; the count tells whether that matters.
+    """
+
+    inner: Any
+    limits: ScoreLimits
+
+    @property
+    def centre(self) -> tuple[float, ...]:
+        """That of the metric, and half of what a target outside adds."""
+        return (*self.inner.centre, _ASIDE * self.inner.radius / 2.0)
+
+    @property
+    def radius(self) -> float:
+        """Both radii together."""
+        return float(self.inner.radius) * math.hypot(1.0, _ASIDE / 2.0)
+
+    def rows(self, judged: Judged) -> Floats:
+        """Return the rows of the metric, and whether a target lies outside."""
+        inside = (judged.targets >= self.limits.low) & (judged.targets <= self.limits.high)
+        return np.column_stack([self.inner.rows(judged), ~inside * (_ASIDE * self.inner.radius)])
+
+    def estimate(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
+        """Return the score of the metric."""
+        estimate: Estimate = self.inner.estimate(_but_last(found), n, confidence)
+        return estimate
+
+    def baseline(self, found: NoisyMeans) -> Any:
+        """Return what the best constant scores, where the metric can tell it."""
+        return self.inner.baseline(_but_last(found)) if isinstance(self.inner, Beside) else None
+
+    def warning(self, found: NoisyMeans) -> str:
+        """Return how many targets lie outside of the bounds; nothing where the noise hides it."""
+        unit = _ASIDE * self.inner.radius
+        share, noise = 100.0 * float(found.value[-1]) / unit, 100.0 * found.noise / unit
+        if share <= max(3.0 * noise, 0.1):
+            return ""
+        ends = f"{self.limits.low:g} to {self.limits.high:g}"
+        return (
+            f"{min(share, 100.0):.2g} % of the targets (noise +-{2.0 * noise:.1g}) lie outside of {ends}: the "
+            "score is of targets clipped to these bounds. Declare wider ones (bounds=, --bounds, the schema)"
+        )
+
+
+def _but_last(found: NoisyMeans) -> NoisyMeans:
+    return replace(found, value=found.value[:-1])
+
+
 def beside_classes(inner: Any, classes: int, constant: Callable[[Floats], float]) -> Beside:
     """Return a metric of labels with the shares of the classes beside it."""
     return Beside(inner, classes, lambda judged: one_hot(judged.codes, judged.codes, classes), constant)

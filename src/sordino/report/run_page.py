@@ -353,7 +353,8 @@ def _score(name: str, value: Any) -> Line:
     counted = next((line for line in getattr(report, "public", ()) if line.startswith("number of ")), "")
     whose = "person adds the mean over their records of" if "persons" in counted else "record adds"
     added = "" if row is None else f"each {whose}: {row.words}"
-    out: Line = {"name": name, "words": "; ".join(filter(None, (added, clip_words(report), counted)))}
+    said = (added, clip_words(report), counted, *getattr(report, "notes", ()))
+    out: Line = {"name": name, "words": "; ".join(filter(None, said))}
     out["price"] = (
         f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}; "
         f"{report.status}"
