@@ -241,3 +241,45 @@ def test_intervals_are_paid_for_printed_and_shown_on_a_page(tmp_path, monkeypatc
     assert "town = b" in (page := Path("p.html").read_text())
     assert "ratio" in page
     assert "ratio" in typed("intervals", "m.sordino", "t.csv", "--epsilon", 4)
+
+
+def test_a_score_outside_of_its_own_interval_is_refused_and_a_booked_price_is_confirmed(
+    model, booked, folder
+):
+    typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "s.json")
+    typed("report", model, "--scores", "s.json", *booked, "--output", "p.html")
+    assert "a price that the ledger confirms" in (folder / "p.html").read_text("utf-8")
+    found = json.loads((folder / "s.json").read_text("utf-8"))
+    found["value"] = found["interval"][1] + 0.01
+    (folder / "s.json").write_text(json.dumps(found), "utf-8")
+    refused = typed("report", model, "--scores", "s.json", *booked, "--output", "q.html", code=3)
+    assert "outside of its own interval" in refused
+
+
+def test_utf_16_is_named_where_a_header_has_zero_bytes(folder):
+    (folder / "wide.csv").write_text("a,y\n1,2\n", "utf-16")
+    for more in ((), ("--encoding", "latin-1")):
+        assert "--encoding utf-16" in typed("schema", "draft", "wide.csv", *more, code=3)
+
+
+NOTED = """format = 1
+[columns.x]
+kind = "number"
+low = -1
+high = 1
+"""
+
+
+def test_a_check_names_a_missing_target_and_an_order_that_persons_do_not_have(folder):
+    (folder / "s.toml").write_text(NOTED, "utf-8")
+    assert 'no column has kind = "target"' in typed("schema", "check", "s.toml")
+    (folder / "d.csv").write_text("x,y\n0,1\n", "utf-8")
+    refused = typed("schema", "check", "s.toml", "d.csv", code=3)
+    assert 'Target (kind = "target")' in refused
+    assert "Next: sordino schema check s.toml d.csv" in refused
+    fit = ("fit", "d.csv", "--schema", "s.toml", "--epsilon", 1, "--output", "m.sordino")
+    assert "The schema declares no target" in typed(*fit, code=3)
+    person = '[columns.who]\nkind = "person"\n'
+    ordered = '[columns.how]\nkind = "target"\nlevels = ["low", "mid", "high"]\nordered = true\n'
+    (folder / "s.toml").write_text(NOTED + person + ordered, "utf-8")
+    assert "Fit with --model logistic" in typed("schema", "check", "s.toml")

@@ -39,7 +39,8 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
     from sordino.tables.files import packed_table, read_whole, replace_file
 
     shared.require_writable(how.pop("force"), train, test)
-    share, seed, declared = how.pop("share"), how.pop("seed"), read_schema(how.pop("schema"))
+    share, seed, schema = how.pop("share"), how.pop("seed"), how.pop("schema")
+    declared = read_schema(schema)
     if not 0 < share < 1:
         raise click.UsageError("--share is between 0 and 1.")
     file = shared.data_file(data, how)
@@ -58,7 +59,8 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
         replace_file(place, content, own=True)
     unit = "records" if person is None else "persons"
     found = {"unit": unit, "train": count - len(judges), "test": len(judges), "seed": seed}
-    words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}."
+    fit = shared.command_line("fit", train, schema=schema, epsilon=1, output="MODEL")
+    words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}.\nNext: {fit}"
     shared.result(as_json, {**found, "outputs": [train, test]}, words)
 
 
@@ -302,7 +304,8 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool) -
         words = f"not known, {HIDDEN_SCORE}" if hidden else words
         click.echo(f"{found['metric']}: {words.format(found['value'], *ends)}")
         if found.get("baseline") is not None:
-            click.echo(f"without a model (the best constant): {constant_words(found['baseline'])}")
+            constant = constant_words(found["baseline"], 1.0 if row.share else math.inf)
+            click.echo(f"without a model (the best constant): {constant}")
         if verdict:
             click.echo(f"Note: {verdict}.")
         click.echo(clip_words(report), nl=bool(clip_words(report)))

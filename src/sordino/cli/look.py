@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         from sordino.report.plots import margin_words
 
         click.echo(
-            f"Effects on {margin_words(fitted)}; noise alone is the importance, at most, that noise gives to "
-            "a column without any effect."
+            f"Effects on {margin_words(fitted)}; by noise, one of 20 columns without any effect is above "
+            "noise alone. Which records were drawn adds to that (sordino.intervals counts both)."
         )
         effects = [_effect(shape) for shape in shapes[:top]]
         shared.show_table(("column", "importance", "effect", "noise alone", ""), effects)
@@ -207,6 +208,10 @@ def _value(found: dict[str, Any]) -> Any:
         (low, high), constant = map(float, line["interval"]), line.get("baseline")
         baseline = None if constant is None else (float(constant[0]), float(constant[1]))
         value = float("nan" if line["value"] is None else line["value"])  # noise hides it
+        if not (math.isnan(value) or low <= value <= high):
+            raise InvalidInputError(
+                f"The score {value:g} lies outside of its own interval, {low:g} to {high:g}."
+            )
         return PrivateFloat(value, report, (low, high), None, baseline, of)
 
     return [(line["group"], number(line)) for line in found["groups"]] if "groups" in found else number(found)

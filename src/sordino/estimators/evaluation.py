@@ -25,11 +25,12 @@ from sordino.estimators.group_statistics import PrivateTable, group_by
 from sordino.estimators.metrics import (
     Beside,
     CalibrationCurve,
-    CountOutside,
     MetricRow,
     ScoreLimits,
+    count_outside,
     find_metric,
     judge,
+    outside_words,
     predict_quietly,
     row_count,
 )
@@ -109,7 +110,7 @@ def private_score(
     row, sign = find_metric("metric", metric, model)
     limits = limits_of(row, model, loss_bound, bounds, bins)
     chosen = row.metric(limits) if row.beside is None else row.beside(row.metric(limits), limits)
-    chosen = CountOutside(chosen, limits) if row.numbers else chosen
+    chosen = count_outside(chosen, limits) if row.numbers else chosen
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
     n, most = len(rows), declared_rows(_last(model)) if unit == "person" and groups is None else 1
@@ -127,14 +128,16 @@ def private_score(
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
     if hasattr(chosen, "curve"):
         return replace(chosen.curve(fitted.result, n, level, fitted.report), model=model_digest(model))
-    value, *ends = (sign * number for number in chosen.estimate(fitted.result, n, level))
+    found, report = fitted.result, fitted.report
+    if row.numbers:
+        outside = outside_words(limits, *chosen.baseline(found))
+        found, chosen = chosen.inner_means(found), chosen.inner
+        if outside:
+            warnings.warn(FitWarning(outside), stacklevel=levels_to_the_caller())
+            report = replace(report, notes=(*report.notes, outside))
+    value, *ends = (sign * number for number in chosen.estimate(found, n, level))
     declared = None if row.constant is None else (row.constant(limits.classes), 0.0)
-    counted = isinstance(chosen, (Beside, CountOutside))
-    constant = (chosen.baseline(fitted.result) if counted else None) or declared
-    report = fitted.report
-    if outside := chosen.warning(fitted.result) if row.numbers else "":
-        warnings.warn(FitWarning(outside), stacklevel=levels_to_the_caller())
-        report = replace(report, notes=(*report.notes, outside))
+    constant = chosen.baseline(found) if isinstance(chosen, Beside) else declared
     largest = 1.0 if row.share else math.inf  # noise may take a share beyond 1
     said = None if constant is None else (sign * min(constant[0], largest), constant[1])
     return PrivateFloat(value, report, (min(ends), max(ends)), None, said, model_digest(model))

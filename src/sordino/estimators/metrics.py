@@ -441,6 +441,7 @@ class Beside:
     aside: Callable[[Judged], Floats]
     constant: Callable[[Floats], float]
     rounding: float = 0.0
+    weight: float = _ASIDE
 
     @property
     def centre(self) -> tuple[float, ...]:
@@ -450,22 +451,25 @@ class Beside:
     @property
     def radius(self) -> float:
         """Both radii together."""
-        return float(self.inner.radius) * math.hypot(1.0, _ASIDE)
+        return float(self.inner.radius) * math.hypot(1.0, self.weight)
 
     def rows(self, judged: Judged) -> Floats:
         """Return the rows of the metric and the further columns."""
-        aside = np.nan_to_num(self.aside(judged)) * (_ASIDE * self.inner.radius)
+        aside = np.nan_to_num(self.aside(judged)) * (self.weight * self.inner.radius)
         return np.hstack([self.inner.rows(judged), aside])
+
+    def inner_means(self, found: NoisyMeans) -> NoisyMeans:
+        """Return the means of the metric by itself."""
+        return NoisyMeans(found.value[: -self.size], found.noise)
 
     def estimate(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
         """Return the score of the metric."""
-        inner = NoisyMeans(found.value[: -self.size], found.noise)
-        estimate: Estimate = self.inner.estimate(inner, n, confidence)
+        estimate: Estimate = self.inner.estimate(self.inner_means(found), n, confidence)
         return estimate
 
     def baseline(self, found: NoisyMeans) -> tuple[float, float]:
         """Return what the best constant scores, less what noise adds, and the deviation, by parabolas."""
-        scale = _ASIDE * self.inner.radius
+        scale = self.weight * self.inner.radius
         means, steps = found.value[-self.size :] / scale, found.noise / scale * np.eye(self.size)
         value = self.constant(means)
         up, down = (np.array([self.constant(means + s) - value for s in ends]) for ends in (steps, -steps))
@@ -473,55 +477,25 @@ class Beside:
         return float(value - (up + down).sum() / 2.0), deviation
 
 
-@dataclass(frozen=True)
-class CountOutside:
-    """A metric of numbers that also counts the targets outside of their bounds, for 3 % more noise.
+def count_outside(inner: Any, limits: ScoreLimits) -> Beside:
+    """Return a metric of numbers that also counts the targets outside of their bounds, for 3 % more noise."""
 
-    The score is of targets that are clipped to the bounds; the count tells whether that matters.
-    """
+    def aside(judged: Judged) -> Floats:
+        inside = (judged.targets >= limits.low) & (judged.targets <= limits.high)
+        return (~inside).astype(np.float64)[:, None]
 
-    inner: Any
-    limits: ScoreLimits
-
-    @property
-    def centre(self) -> tuple[float, ...]:
-        """That of the metric, and half of what a target outside adds."""
-        return (*self.inner.centre, _ASIDE * self.inner.radius / 2.0)
-
-    @property
-    def radius(self) -> float:
-        """Both radii together."""
-        return float(self.inner.radius) * math.hypot(1.0, _ASIDE / 2.0)
-
-    def rows(self, judged: Judged) -> Floats:
-        """Return the rows of the metric, and whether a target lies outside."""
-        inside = (judged.targets >= self.limits.low) & (judged.targets <= self.limits.high)
-        return np.column_stack([self.inner.rows(judged), ~inside * (_ASIDE * self.inner.radius)])
-
-    def estimate(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
-        """Return the score of the metric."""
-        estimate: Estimate = self.inner.estimate(_but_last(found), n, confidence)
-        return estimate
-
-    def baseline(self, found: NoisyMeans) -> Any:
-        """Return what the best constant scores, where the metric can tell it."""
-        return self.inner.baseline(_but_last(found)) if isinstance(self.inner, Beside) else None
-
-    def warning(self, found: NoisyMeans) -> str:
-        """Return how many targets lie outside of the bounds; nothing where the noise hides it."""
-        unit = _ASIDE * self.inner.radius
-        share, noise = 100.0 * float(found.value[-1]) / unit, 100.0 * found.noise / unit
-        if share <= max(3.0 * noise, 0.1):
-            return ""
-        ends = f"{self.limits.low:g} to {self.limits.high:g}"
-        return (
-            f"{min(share, 100.0):.2g} % of the targets (noise +-{2.0 * noise:.1g}) lie outside of {ends}: the "
-            "score is of targets clipped to these bounds. Declare wider ones (bounds=, --bounds, the schema)"
-        )
+    return Beside(inner, 1, aside, lambda means: float(means[0]), weight=_ASIDE / 2.0)
 
 
-def _but_last(found: NoisyMeans) -> NoisyMeans:
-    return replace(found, value=found.value[:-1])
+def outside_words(limits: ScoreLimits, share: float, noise: float) -> str:
+    """Return that a score is of clipped targets, by the noisy share outside; nothing where noise hides it."""
+    if share <= max(3.0 * noise, 0.001):
+        return ""
+    return (
+        f"{100.0 * min(share, 1.0):.2g} % of the targets (noise +-{200.0 * noise:.1g}) lie outside of "
+        f"{limits.low:g} to {limits.high:g}: the score is of targets clipped to these bounds. Declare wider "
+        "ones (bounds=, --bounds, the schema)"
+    )
 
 
 def beside_classes(inner: Any, classes: int, constant: Callable[[Floats], float]) -> Beside:

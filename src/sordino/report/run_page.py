@@ -8,7 +8,7 @@ import math
 import platform
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from numbers import Real
@@ -136,7 +136,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
     while hasattr(model, "best_estimator_") and hasattr(model, "best_params_"):  # a search
         chosen = ", ".join(f"{k} = {plain(v)}" for k, v in model.best_params_.items())
         facts.append(("chosen by the search", chosen or "the only candidate"))
-        facts.append((f"noisy {model.scoring or 'score'} in the search", f"{float(model.best_score_):.4g}"))
+        facts.append((f"noisy {model.scoring_} in the search", f"{float(model.best_score_):.4g}"))
         model = model.best_estimator_
     if isinstance(model, (Intervals, PredictionIntervals)):
         facts += _interval_facts(model)
@@ -206,8 +206,8 @@ def _effects(model: Any) -> list[Line]:
     ]
     caption = (
         f"How far each column, or pair of columns, moves {margin_words(model)} of a record (one standard "
-        "deviation). The grey band is what the stated noise, which is careful, would show of a column "
-        "without any effect: a paler bar could be noise alone."
+        "deviation). Noise lifts one of 20 columns without any effect out of its grey band: a paler bar "
+        "could be noise alone. Which records were drawn adds an error that the band does not hold."
     )
     return [{"title": "What matters", "caption": caption, "bars": bars}]
 
@@ -323,10 +323,11 @@ def _scree(model: Any) -> list[Line]:
     return [{"title": "Scree", "caption": caption, "bars": bars}]
 
 
-def scores_of(scores: Any, digest: str = "") -> list[Line]:
+def scores_of(scores: Any, digest: str = "", booked: Callable[[Any], bool] = bool) -> list[Line]:
     """Return private scores as lines; a calibration curve by its error, a table by its groups.
 
-    A score that says which model it is of must be of the model with this digest.
+    A score that says which model it is of must be of the model with this digest. ``booked`` says whether a
+    ledger holds a reservation for the releases of a report.
     """
     out = []
     for name, value in (scores if isinstance(scores, Mapping) else {}).items():
@@ -343,7 +344,10 @@ def scores_of(scores: Any, digest: str = "") -> list[Line]:
                 title = ", ".join(f"{k}={v}" for k, v in zip(value.keys, row, strict=True))
                 parts.append((title, PrivateFloat(number, value.privacy, (ends[0], ends[1]))))
         lines = [_score(f"{name}, {group}", part) for group, part in parts] or [_score(str(name), value)]
-        out += [line | {"price": f"{line['price']}{', once for all groups' * bool(parts)}"} for line in lines]
+        report = getattr(parts[0][1] if parts else value, "privacy", None)
+        found = getattr(report, "copied", False) and booked(report)
+        told = ", a price that the ledger confirms" * found + ", once for all groups" * bool(parts)
+        out += [line | {"price": f"{line['price']}{told}"} for line in lines]
     return out
 
 
@@ -366,7 +370,8 @@ def _score(name: str, value: Any) -> Line:
     number = float(value)
     constant = getattr(value, "baseline", None)
     verdict = "" if row is None else row.verdict(name, number, ends or (), constant)
-    baseline = "; ".join(filter(None, (constant_words(constant), verdict)))
+    most = 1.0 if row is not None and row.share else math.inf
+    baseline = "; ".join(filter(None, (constant_words(constant, most), verdict)))
     out |= {"text": f"{number:.4g}", "interval": "exact", "baseline": baseline}
     if ends is None:
         return out
@@ -384,14 +389,17 @@ def clip_words(report: Any) -> str:
     return next((line for line in getattr(report, "public", ()) if line.startswith("loss_bound")), "")
 
 
-def constant_words(baseline: tuple[float, float] | None) -> str:
-    """Return what the best constant scores, between twice the deviation of its noise, up to half of it."""
+def constant_words(baseline: tuple[float, float] | None, most: float = math.inf) -> str:
+    """Return what the best constant scores, between twice the deviation of its noise, up to half of it.
+
+    ``most`` is the largest score there is: noise may lie beyond it.
+    """
     if baseline is None:
         return ""
     value, noise = baseline
     if abs(value) < 4 * noise:
         return "not known, noise hides it: pay more"
-    ends = f", 95 % interval {value - 2 * noise:.4g} to {value + 2 * noise:.4g}" if noise else ""
+    ends = f", 95 % interval {value - 2 * noise:.4g} to {min(value + 2 * noise, most):.4g}" if noise else ""
     return f"{value:.4g}{ends}"
 
 
@@ -469,7 +477,9 @@ def report_html(
         contents=contents,
         booked=booking if isinstance(booking, Booking) else None,
         not_booked=booking if isinstance(booking, str) else "",
-        scores=scores_of(scores, digest),
+        scores=scores_of(
+            scores, digest, lambda paid: isinstance(booking_of(paid, ledger, dataset_id), Booking)
+        ),
         digest=digest,
         purpose=purpose or "not stated",
         signed={role: name or "not stated" for role, name in signed.items()},
