@@ -10,6 +10,7 @@ import sordino
 from sordino.kernel import public_generator
 from sordino.report.plots import plot_shapes
 from sordino.tables import Category, Date, Flag, Number, Ordinal, Target, Text
+from sordino.tables.shapes import _noise_alone
 
 SCHEMA = sordino.Schema(
     [
@@ -129,6 +130,15 @@ def test_stated_noise_of_effects_is_never_much_less_than_what_fits_differ_by(tab
     between = np.std([s.effect - s.effect[2] for s in shapes], axis=0, ddof=1)[[0, 1, 3, 4]]
     ratio = np.median(between / np.median([s.noise for s in shapes], axis=0)[[0, 1, 3, 4]])
     assert 0.01 < ratio < 1.7  # careful, and of the right order at most a hundred times
+
+
+def test_noise_lifts_few_columns_without_an_effect_above_noise_alone():
+    """The band was the root mean square of the noise, and words said "at most"."""
+    public = public_generator(4)
+    errors, parts = public.normal(size=(5, 3)) * [1.0, 0.4, 0.1], np.array([0.1, 0.2, 0.3, 0.2, 0.2])
+    draws = errors @ public.normal(size=(3, 20_000))
+    above = np.sqrt(parts @ np.square(draws)) > _noise_alone(errors, parts)
+    assert 0.04 < above.mean() < 0.06
 
 
 def test_labels_of_several_classes_have_an_effect_each(table):

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.special import chdtri
 
 from sordino.kernel.arrays import Floats, public_norm
 from sordino.tables.columns import Block, Entries
@@ -33,7 +34,8 @@ class Shape:
     importance : the standard deviation of the effect over the records, in the same units, as released means
         and second moments tell, a pair's as if its columns were independent; over the values of ``at`` where
         the run has released none.
-    noise_alone : the importance that the stated noise would give to an effect of zero; None as for ``noise``.
+    noise_alone : the importance that the stated noise gives to an effect of zero in 5 of 100 fits at most;
+        the error of sampling is not in it. None as for ``noise``.
 
     **Privacy.** Post-processing of what the fit has released.
     """
@@ -202,12 +204,23 @@ def shapes_of(
         effect = asks.shape((away @ coef.T).T)
         variances = [_variance(asks, values, parts, around) for values in effect]
         found = effect[0] if len(coef) == 1 else effect
-        alone = None if spread is None else float(np.sqrt((parts * np.square(spread)).sum() / parts.sum()))
+        alone = None if errors is None else _noise_alone(errors, parts.ravel() / parts.sum())
         if spread is not None and hidden is not None:
             more = [public_norm(row) for row in away[:, used] * hidden[used]]
             spread = np.sqrt(np.square(spread) + asks.shape(np.square(more)))
         out.append(Shape(asks.columns, asks.at, found, spread, float(np.sqrt(np.mean(variances))), alone))
     return sorted(out, key=lambda shape: -shape.importance)
+
+
+def _noise_alone(errors: Floats, parts: Floats) -> float:
+    """Return the 95 % quantile of the importance that noise gives to an effect of zero.
+
+    Its square is a sum of squared normal variables; a chi-square law of that mean and variance stands for it.
+    """
+    squares = np.square(np.linalg.svd(errors * np.sqrt(parts)[:, None], compute_uv=False))
+    unit = np.square(squares).sum() / max(squares.sum(), 1e-300)
+    freedom = max(squares.sum() / max(unit, 1e-300), 1.0)  # no noise at all has none
+    return float(np.sqrt(unit * chdtri(freedom, 0.05)))
 
 
 def _variance(asks: Questions, effect: Floats, parts: Floats, around: Any) -> float:
