@@ -198,6 +198,14 @@ def test_a_search_of_regressors_has_a_choice_of_scores(scoring, power):
     assert found.best_score_ == pytest.approx(-error.mean(), abs=0.05)
 
 
+def test_a_search_without_scoring_names_its_metric_and_tells_it_in_its_units():
+    """It was 1.0 of a scale that nobody named, where R2 was .84."""
+    X, y = data(4000)
+    found = search(target_bound=1.0, mean_trials=1.0).fit(X, y)
+    assert found.scoring_ == "mse"
+    assert found.best_score_ == pytest.approx(np.mean((found.predict(X) - y) ** 2), abs=0.05)
+
+
 def test_sorted_records_are_searched_as_well_as_shuffled_ones():
     """They scored .015 when folds went by position."""
     X, y = classes(4000)

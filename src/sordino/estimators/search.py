@@ -288,7 +288,7 @@ def _weight(name: str, step: Any) -> float:
 class Scorer:
     """One score per record, 1 for the best; ``natural`` returns their mean in the units of its name.
 
-    Errors count up to the bound of the metric. With the sign 0 the mean is told as it is.
+    Errors count up to the bound of the metric.
     """
 
     row: MetricRow
@@ -308,7 +308,7 @@ class Scorer:
 
     def natural(self, score: float) -> float:
         """Return a mean score in the units of its name."""
-        return self.sign * self.row.natural(score, self.limits) if self.sign else score
+        return self.sign * self.row.natural(score, self.limits)
 
 
 def rows_of(X: Any, rows: Any) -> Any:
@@ -384,6 +384,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     Attributes
     ----------
     best_estimator_, best_params_, privacy_, classes_
+    scoring_ : what ``best_score_`` is: ``scoring``, or "accuracy" of classifiers and "mse" of regressors.
     best_score_ : the noisy score of the best candidate as it was fitted for the choice; fitted anew, with
         more records and more of the budget, it is as a rule better. Noise beyond the range is cut off.
     best_score_interval_ : its low and high end: at 95 % they hold its mean over the law behind the records.
@@ -398,6 +399,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     best_estimator_: Any
     best_params_: dict[str, Any]
     best_score_: float
+    scoring_: str
     best_score_interval_: tuple[float, ...]
     classes_: np.ndarray
 
@@ -479,7 +481,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         self.best_params_, self.best_estimator_ = families[number][place], models[place]
         ends = search.score_interval(found, judges)
         known = min(max(found, 0.0), 1.0)  # the mean of scores in [0, 1]: only noise leaves them
-        self.best_score_ = score.natural(known)
+        self.best_score_, self.scoring_ = score.natural(known), self.scoring or score.row.name
         self.best_score_interval_ = tuple(sorted(map(score.natural, ends)))  # a small share is a large loss
         self._report(candidates, search, n, judges, classifier)
         if classifier:
@@ -610,7 +612,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             reach = (float(target.high) - float(target.low)) / 2.0  # type: ignore[arg-type]
         else:
             reach = declared_bound(self, "target_bound")
-        return Scorer(row, ScoreLimits(reach=reach), sign if self.scoring else 0.0)
+        return Scorer(row, ScoreLimits(reach=reach), sign)
 
     def _grid(self) -> list[dict[str, Any]]:
         """Return the settings in the grid, at least one; scikit-learn's errors are not ours."""
