@@ -32,7 +32,7 @@ from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder, choose_basis
 from sordino.tables.schema import Schema
-from sordino.tables.values import frame_of
+from sordino.tables.values import frame_of, number_of
 from sordino.values import check_count, refusing
 
 
@@ -391,6 +391,12 @@ def encoded_labels(estimator: Any, y: Any) -> tuple[Any, Any, str]:
     """Return class numbers, the classes, and where these come from: declared, learned, or seen."""
     codes, classes, said = encode_labels(y, declared_classes(estimator))
     target = declared_target(estimator)
+    levels: Any = () if target is None else target.levels or ()
+    if levels and all(isinstance(level, str) and np.isfinite(number_of(level)) for level in levels):
+        estimator._warn(
+            "the levels of the target are texts, so predict returns texts, which equal no numbers. Declare "
+            f"levels = [{', '.join(levels[:2])}, ...] without quotes to get numbers."
+        )
     return codes, classes, LEARNED_LABELS if target is not None and target.learned else said
 
 

@@ -105,6 +105,27 @@ def test_a_model_of_few_records_is_called_a_constant(folder):
     assert "could be noise" not in text
 
 
+def test_targets_that_pile_up_at_a_bound_ask_for_wider_bounds():
+    """The advice was "tighter bounds of the targets" where 88 % of them were clipped."""
+    public = np.random.default_rng(2)
+    X, y = public.uniform(-0.5, 0.5, (4000, 3)), public.uniform(8.0, 9.0, 4000)
+    for bound, words in (
+        (2.0, "wider bounds of the targets: their mean lies at the bound 2"),
+        (9e4, "tighter"),
+    ):
+        model = sordino.LinearRegression(0.3, 1e-6, data_norm=1.0, target_bound=bound)
+        with pytest.warns(sordino.errors.FitWarning, match=words):
+            model.fit(X, y)
+
+
+def test_levels_that_are_texts_of_numbers_say_so():
+    schema = sordino.Schema([Number("x", low=-1, high=1), Target("y", levels=["0", "1"])])
+    x = np.linspace(-1, 1, 400)
+    table = {"x": x, "y": (x > 0).astype(int)}
+    with pytest.warns(sordino.errors.FitWarning, match="predict returns texts"):
+        sordino.LogisticRegression(4.0, 1e-6, schema=schema).fit(table)
+
+
 def test_the_report_shows_score_settings_command_and_booking(model, booked, folder):
     typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "score.json")
     typed("report", model, "--scores", "score.json", *booked, "--output", "page.html")
@@ -343,7 +364,11 @@ def test_a_relation_that_is_not_known_is_a_wrong_command_line(folder, booked):
         ),
         (("fit", "people.csv", "--epsilon", 1), 3, "schema draft DATA --target COLUMN --output SCHEMA"),
         (("fit", "people.csv", *FIT, "--set", "alpha=-1"), 3, "fit --help"),
-        (("fit", "people.csv", "--schema", "bad.toml", "--epsilon", 1), 3, "schema check bad.toml"),
+        (
+            ("fit", "people.csv", "--schema", "bad.toml", "--epsilon", 1),
+            3,
+            "schema check bad.toml people.csv",
+        ),
         (("fit", "words.csv", *FIT), 3, "schema draft words.csv"),
     ],
 )

@@ -197,9 +197,10 @@ class OrderedLogisticRegression(_DenseLevels, _Dense, ClassifierBase):
         """Fit the model; the budget is spent here. With a schema, X is a table that has the target in it."""
         X, y, groups = self._read_table(X, y, groups)
         if groups is not None or in_dask(X):
+            whose = "from Dask" if groups is None else "of persons (groups, or a person column)"
             raise UnsupportedError(
-                "Classes in an order are learned without groups or a person column, and not from Dask. Use "
-                "LogisticRegression (--model logistic), or ignore that column and pass rows_per_person."
+                f"Classes in an order are not learned {whose}. Use LogisticRegression (--model logistic), or "
+                "records in memory without persons, with rows_per_person where a person may have several."
             )
         X, y = check_data(self, X, y)
         codes, self.classes_, public = encoded_labels(self, y)

@@ -159,6 +159,7 @@ class MarginClassifier(Scored, ClassifierMixin):
 # The intercept column, in units of the row bound.
 _INTERCEPT = 0.25
 # With fewer records times epsilon the descent on amounts ends too early (1.1 to 1.6 times the mean at 1,000).
+_PILED = 0.1  # of the range of targets: a mean so near to a bound has most of them there
 _FEW_AMOUNTS = 3000.0
 
 
@@ -366,7 +367,7 @@ class LinearModel(LinearParameters, Coefficients):
             self._warn(
                 f"{alone} {'quantile' if problem.loss.name == 'quantile' else 'mean'} of the targets, "
                 f"known to +-{spread:.2g} (two deviations of its noise). Expect no better than a constant; "
-                "use more records, more epsilon or tighter bounds of the targets."
+                f"use more records, more epsilon or {self._other_bounds(found)}."
             )
         elif problem.loss.link.odds and not np.any(found["coef_"]) and math.isfinite(problem.epsilon):
             self._warn(f"{alone} shares of the classes. Use more records, more epsilon or fewer columns.")
@@ -559,6 +560,17 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
     def _loss(self) -> Loss:
         """Return the loss, which knows its link and its targets."""
         return loss_of(self, "numbers", "counts")
+
+    def _other_bounds(self, found: dict[str, Any]) -> str:
+        """Return which bounds a constant model asks for: its mean tells whether targets pile up at one."""
+        mean = self._loss().link.mean(np.array([found["intercept_"]]))[0]
+        near = min(found["target_range_"], key=lambda end: abs(end - mean))
+        if abs(near - mean) > _PILED * np.ptp(found["target_range_"]):
+            return "tighter bounds of the targets"
+        return (
+            f"wider bounds of the targets: their mean lies at the bound {near:g}, to which those beyond it "
+            "are clipped. If none lies beyond it, move the other bound nearer"
+        )
 
     def _centres(self) -> bool:
         """Whether targets are measured from the middle of their bounds: the intercept takes it back."""
