@@ -41,9 +41,9 @@ patients = patients.sample(frac=1.0, random_state=0).reset_index(drop=True)
 
 
 # %%
-# One row for each patient and year
-# ---------------------------------
-# The number of years is a public constant. A patient who leaves in a year has no row for the years after it.
+# One row for each patient and step of two years
+# ----------------------------------------------
+# The number of steps is a public constant. A patient who leaves in a step has no row for the steps after it.
 YEARS, STEP = 6, 2
 
 

@@ -91,4 +91,4 @@ __all__ = ["__version__", *_EXPORTS]
 
 
 if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for something
-    __getattr__, __dir__ = import_late(__name__, _EXPORTS)
+    __getattr__, __dir__ = import_late(__name__, _EXPORTS, ("nn",))

@@ -6,12 +6,17 @@ from importlib import import_module
 from typing import Any
 
 
-def import_late(package: str, exports: dict[str, str]) -> Any:
-    """Return ``__getattr__`` and ``__dir__`` of a package; ``exports`` has the module of each name."""
+def import_late(package: str, exports: dict[str, str], modules: tuple[str, ...] = ()) -> Any:
+    """Return ``__getattr__`` and ``__dir__`` of a package; ``exports`` has the module of each name.
+
+    ``modules`` of the package load when they are named; ``dir`` does not list them.
+    """
 
     def find(name: str) -> Any:
         if name in exports:
             return getattr(import_module(exports[name]), name)
+        if name in modules:
+            return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find, lambda: sorted(exports)

@@ -35,9 +35,14 @@ MODELS = {
 def model_class(name: str, schema: Any) -> Any:
     """Return the class of a model; "auto" goes by the target of the schema."""
     if name == "auto":
-        if schema is None or schema.target is None:
+        if schema is not None and schema.target is None:
             raise InvalidInputError(
-                f"Expected --model without a schema that declares a target: one of {', '.join(MODELS)}. Or "
+                'The schema declares no target. Give the column to predict kind = "target", with low and '
+                "high or with levels; --target names it only where there is no schema."
+            )
+        if schema is None:
+            raise InvalidInputError(
+                f"Expected --schema, or --target and --model: one of {', '.join(MODELS)}. Or "
                 "declare what the columns mean: sordino schema draft DATA --target COLUMN --output SCHEMA"
             )
         several = schema.target.ordered and len(schema.target.levels) > 2

@@ -81,6 +81,7 @@ _NEXT: tuple[tuple[type[errors.SordinoError], str], ...] = (
     (errors.DatasetExistsError, "ledger show {ledger} {dataset}"),
     (errors.LedgerError, "doctor --ledger {ledger}"),
     (errors.ModelFileError, "fit DATA --schema SCHEMA --epsilon 1 --output MODEL"),
+    (errors.SchemaError, "schema check {schema} {data}"),
     (errors.SchemaError, "schema check {schema}"),
     (errors.SordinoError, "{command} --help"),
 )

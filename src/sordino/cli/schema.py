@@ -139,11 +139,26 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
         raise SchemaError(f"Not declared yet: {blank}. {remedy}")
     if not as_json:
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
+        _warn_of_target(found)
         if shares is not None:
             lines = zip(shares.columns, shares.outside, shares.missing, strict=True)
             rows = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
             shared.show_table(("column", "clipped or other", "missing"), rows)
             click.echo(f"Noise: {shares.noise:.2%} (one deviation). {shared.guarantee(shares.privacy)}.")
+        fit = shared.command_line("fit", data or "DATA", schema=schema, epsilon=1, output="MODEL")
+        click.echo(f"Next: {fit}")
+
+
+def _warn_of_target(found: Schema) -> None:
+    """Say what `fit` will refuse: a schema without a target, and persons whose classes have an order."""
+    target = found.target
+    if target is None:
+        click.echo('Note: no column has kind = "target": a model that predicts cannot be fitted.')
+    elif target.ordered and len(target.levels or ()) > 2 and found.person is not None:
+        click.echo(
+            f"Note: classes in an order ({target.name}) are learned of records, not of persons "
+            f"({found.person.name}). Fit with --model logistic, which takes them without their order."
+        )
 
 
 @schema.command()

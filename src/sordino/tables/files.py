@@ -97,7 +97,7 @@ class DataFile:
                 raise self.refuse(_FOLDER if path.is_dir() else _NOWHERE)
             raise DataFileError(
                 f"{self.name}: the ending {ending!r} does not say what it is. Pass the format, one of "
-                f"{', '.join(FORMATS)}."
+                f"{', '.join(FORMATS)}. Save a sheet of Excel as CSV."
             )
         return _ENDINGS[ending]
 
@@ -205,6 +205,8 @@ def header(file: DataFile) -> Header:
     encoding = "utf-8-sig" if plain else file.encoding  # without a byte order mark
     text = io.TextIOWrapper(file.open(), encoding=encoding, errors="replace", newline="")
     first = text.readline(LONGEST_HEADER)
+    if "\0" in first:
+        raise file.refuse("its first line has zero bytes, as texts in UTF-16 have. Pass encoding='utf-16'.")
     if not first.strip():
         raise file.refuse("it is empty." if not first else "its first line is empty; names were expected.")
     if len(first) >= LONGEST_HEADER:

@@ -201,8 +201,8 @@ class Schema:
         others = [name for name in names if name not in declared]
         if others:
             raise SchemaError(
-                f"The table has {_list_words(others)}, which the schema does not declare. Declare each as "
-                'Ignored (kind = "ignored") or drop it.'
+                f"The table has {_list_words(others)}, which the schema does not declare. Declare each: "
+                'what to predict as Target (kind = "target"), what not to use as Ignored (kind = "ignored").'
             )
 
     def _with_targets(self, frame: Frame) -> Frame:
