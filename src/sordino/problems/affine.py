@@ -205,12 +205,6 @@ class SizeCounts(OneCount):
         """Return the largest size in a cell."""
         return np.exp2(cell / self.cells + _LOWEST)
 
-    def stretch(self, counts: Floats, size: float, noise: float, most: float) -> float:
-        """Return how many times larger the mean square is than that of sizes clipped to ``size``."""
-        kept, sizes = self.standing(counts, noise, most)
-        clipped = float(kept @ np.square(np.minimum(sizes, size)))
-        return max(1.0, float(kept @ np.square(sizes)) / clipped) if clipped > 0 else 1.0
-
     def standing(self, counts: Floats, noise: float, most: float) -> tuple[Floats, Floats]:
         """Return the counts that stand out of noise, row by row, and the sizes in the middle of their cells.
 

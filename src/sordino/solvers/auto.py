@@ -374,8 +374,9 @@ def spread(values: Floats, columns: Ints | None, size: int) -> Floats:
     return out
 
 
-# Shares of the budget (of rho); what is left goes to the gradients on all columns.
-SIZES, SIZES_AGAIN = 0.02, 0.01
+# Shares of the budget (of rho); what is left goes to the gradients on all columns. Labels have no correction
+# behind their clips: few long rows must be seen, where records times epsilon are more than the last number.
+SIZES, SIZES_AGAIN, SIZES_OF_LABELS, SEEN_LONG = 0.02, 0.01, 0.05, 300.0
 # Margin noise that the last iterate may carry: dense models of two and of more classes, of numbers and of
 # labels in a metric, models still to be thresholded.
 DENSE, MANY, NUMBERS, METRIC, SELECTING = 1.2, 1.6, 0.5, 0.7, 0.3
@@ -492,14 +493,18 @@ class Auto:
     ) -> dict[str, tuple[Any, int, float]]:
         """Return all questions with how often they are asked and their shares; ``last`` are the last ones."""
         cells = grid_cells(problem)
+        few = FEW / (signal := problem.population * problem.epsilon)
+        rows = SIZES
+        if has_odds(problem.loss) and self._metric(problem):
+            more = min(max(3.0 * few, 1.0), 2.0)
+            rows = min(SIZES * max(signal / SEEN_LONG, 1.0), SIZES_OF_LABELS * more)
         queries: dict[str, tuple[Any, int, float]] = {
             **map_queries(problem, not self.screens and has_units(problem)),
-            "sizes": (SizeCounts("rows", cells), 1, SIZES),
+            "sizes": (SizeCounts("rows", cells), 1, rows),
         }
         if self._metric(problem):
             queries["second"] = (MappedGram(), 1, SECOND)
         if problem.loss.targets in ("numbers", "counts"):
-            few = FEW / (problem.population * problem.epsilon)
             targets = max(SIZES, SIZES_OF_FEW * min(few, 1.0) ** 2)  # counts as exact as those of few
             queries["targets"] = (SizeCounts("targets", cells), 1, targets)
         if problem.loss.targets == "numbers" and problem.intercept:

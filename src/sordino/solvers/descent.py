@@ -102,8 +102,8 @@ def along_axes(
 # Rows larger than this share of the records are clipped, at a size that leaves this share of all squares, and
 # at most so many times as large as that share has, or as the root of the mean square.
 TYPICAL, SQUARES, WIDER = 0.6, 0.25, 2.0
-# What a clip takes of long rows counts as a bias by so much of it.
-LONG = 0.1
+# What a clip takes of long rows counts as a bias by so much of it; noise of so much would drown all others.
+LONG, DROWNING = 0.3, 0.1
 # Targets that mostly sit at their centre have the size of the others: this share of this quantile.
 LARGE, LARGE_SHARE = 0.9, 0.5
 # So many neighbouring cells show the centre together, where fewer drown in noise.
@@ -222,11 +222,14 @@ def row_size(
     wide = float(sizes[squares >= SQUARES * squares.max()].min())
     size = max(size, min(wide, WIDER * max(size, 2.0 * least)))
     if 0.0 < spread < math.inf:
-        shares = one_sided(kept / max(float(kept.sum()), 1.0), sizes)
-        chosen = chosen_width(np.sort(sizes), shares, 0.0, spread, (LONG, 0.0))[0]
-        size = max(size, chosen * 2.0 ** (0.5 / query.cells))  # the end of a cell, not its middle
+        own = 1.0 / max(float(kept.sum()), 1.0)
+        shares = one_sided(own * counts[1 : sizes.size + 1], sizes)  # few long rows drown cell by cell
+        chosen = chosen_width(np.sort(sizes), shares, math.sqrt(0.5) * own * noise, spread, (0.0, LONG))[0]
+        chosen *= 2.0 ** (0.5 / query.cells)  # the end of a cell, not its middle
+        size = max(size, chosen) if spread * chosen < DROWNING * size else size
     size = min(max(size, least), most)
-    return size, query.stretch(counts, size, noise, most)
+    clipped = float(kept @ np.square(np.minimum(sizes, size)))
+    return size, max(1.0, float(kept @ np.square(sizes)) / clipped) if clipped > 0 else 1.0
 
 
 def grid_cells(problem: Problem) -> int:

@@ -186,6 +186,8 @@ _LOST, _LEFT, _ON_THE_WAY = 0.25, 0.99, math.sqrt(0.5)
 # A descent on numbers with little noise has arrived, up to rounding; on columns of a table it may lack this
 # much of its squared length (chosen on two tests: a column that fills 1 % of its bounds, weights).
 _NEARLY, _ARRIVED = 0.06, 1e-12
+# Rows of which the mean square is this part of the largest are about as long as the longest.
+_ALIKE = 3.0
 # The least slope, in standard deviations of what is known of it.
 _LEAST = 0.1
 
@@ -236,6 +238,14 @@ class Descended:
         return float(np.cosh(0.5 * self.targets.center) ** -2.0) if two else 1.0
 
     @property
+    def alike(self) -> float:
+        """How far rows are about as long as the longest, by released squares of mapped ones: at most 1."""
+        if self.moments is None:
+            return 1.0
+        squares = float(np.trace(self.moments.matrix[: self.affine.scale.size, : self.affine.scale.size]))
+        return min(max(_ALIKE * squares, self.moments.unsure, NOTHING), 1.0)
+
+    @property
     def coordinates(self) -> int:
         """How many coordinates were open last."""
         return self.legs[-1].descent.noise.coordinates
@@ -259,8 +269,8 @@ def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float
     along = np.where(np.arange(w.shape[1]) < model.affine.scale.size, w, 0.0) @ metric.axes.T
     squares = metric.sizes * np.square(along)
     length = np.sqrt(squares.sum(axis=1, keepdims=True))
-    # Long log odds bend little along themselves; on the way they were shorter.
-    flat = np.sqrt(1.0 + math.pi / 8.0 * np.square(_ON_THE_WAY * length))
+    # Long log odds bend little along themselves, few rows may have them all; on the way they were shorter.
+    flat = np.sqrt(1.0 + math.pi / 8.0 * np.square(_ON_THE_WAY * length) / model.alike)
     shares, largest, lean = softmax(odds / flat + 0.0 * length, axis=0), problem.loss.lipschitz, 0.0 * length
     if problem.outputs == 1:
         shares, largest = sigmoid(odds / flat), float(sigmoid(np.abs(odds) + length)[0, 0])
@@ -346,14 +356,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
-    found = recalibrate(
-        asked,
-        expected,
-        prior,
-        length_steps(problem),
-        asked.odds,
-        min(math.hypot(doubt, math.sqrt(chance)), 1.0),
-    )
+    unsure = min(math.hypot(doubt, math.sqrt(chance)), 1.0)
+    found = recalibrate(asked, expected, prior, length_steps(problem), asked.odds, unsure)
     w = model.w * found.point[0]
     if model.affine.intercept:
         moved = found.point[1] if asked.two else asked.rest + found.point[0] * (offset - asked.rest)
@@ -454,7 +458,8 @@ class MarginQuestion:
         """Return how much narrower than declared a question of this number is clipped."""
         if not self.odds or number >= _NARROW_STEPS:
             return 1.0
-        return min(max(self.own.narrow * self.query.clip / CLIP, 1.0), _WIDEST) ** -0.5
+        wider = min(max(self.own.narrow * self.query.clip / CLIP, 1.0), _WIDEST)
+        return wider ** (-0.5 * self.model.alike)
 
     def _answer(self, point: Floats, seen: tuple[Floats, Floats], own: OwnPart, back: Floats) -> Answer:
         """Return derivatives in slope and offset, ``back`` from those that were seen, with their errors."""
