@@ -351,8 +351,8 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     expected = np.array([slope, offset] if asked.two else [slope])
     spread = model.spread(few)[: expected.size]
     if problem.loss.targets == "numbers" and "whole" in curator.plan.releases:
-        arrived = _NEARLY if problem.table else _ARRIVED
-        spread[0] *= math.sqrt(max(1.0 - slope, noise_share(model), arrived))
+        arrived = _NEARLY if problem.table else max(noise_share(model), _ARRIVED)
+        spread[0] *= math.sqrt(max(1.0 - slope, arrived))
     prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
         prior[1, 0] = -prior[1, 1] * _wiener(0.5 * model.ratio) * (offset - model.home)
