@@ -395,12 +395,13 @@ class LinearModel(LinearParameters, Coefficients):
         hidden = hidden_effects(self.encoder_, last.around.affine.shift, unseen, most)
         rare = np.flatnonzero(hidden > 2.0 * noise)
         if rare.size:
-            names = ", ".join(f"{name!r}" for name in self.coef_names_[rare[:3]])
+            names = ", ".join(repr(name.replace("=", ": ")) for name in self.coef_names_[rare[:3]])
             self._warn(
-                f"few records have {names}{' and others' if rare.size > 3 else ''}, and clips may hide "
-                f"{float(hidden[rare].max()):.2g} of an effect: what the model shows of it can be far too "
-                "small. The stated noise counts that. Ask sordino.intervals, or use more records, more "
-                "epsilon or tighter bounds of the target."
+                f"few records have {names}{' and others' if rare.size > 3 else ''}, or lack such a flag, and "
+                f"clips may hide up to {float(hidden[rare].max()):,.4g}, in units of the target, of what it "
+                "does: the model can show far too little of it. The stated noise counts that. Ask "
+                "sordino.intervals of a fit with pairs=False, or use more records, more epsilon or tighter "
+                "bounds of the target."
             )
         return hidden
 
