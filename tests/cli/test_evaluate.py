@@ -75,12 +75,16 @@ def test_numbers_are_scored_within_bounds_that_are_typed(folder):
     )
     dear = (*words[:-1], 0.01, "--bounds", "-3,3")
     hidden = "not known, noise hides it: pay more, or score by mae or mse"
-    assert f"r2: {hidden}" in typed(*dear, "--output", "s.json")
+    told = typed(*dear, "--output", "s.json")
+    assert f"r2: {hidden}" in told
+    assert "What was paid for is known: the mean squared error is" in told
     found = json.loads((folder / "s.json").read_text("utf-8"))
     assert (found["value"], found["worse than constant"]) == (None, None)
     assert hidden in found["notes"]
     typed("report", "l.sordino", "--scores", "s.json", "--output", "l.html")
-    assert 'data-name="value">not known' in (folder / "l.html").read_text("utf-8")
+    page = (folder / "l.html").read_text("utf-8")
+    assert 'data-name="value">not known' in page
+    assert "noise hides deviations below" in page
     exact = typed("evaluate", "l.sordino", "rows.csv", "--target", "d", "--public", "--metric", "mae")
     d = table()[0][:, 3]
     assert f"best constant): {np.abs(d - np.median(d)).mean():.4g}" in exact
@@ -248,7 +252,7 @@ def test_a_score_outside_of_its_own_interval_is_refused_and_a_booked_price_is_co
 ):
     typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "s.json")
     typed("report", model, "--scores", "s.json", *booked, "--output", "p.html")
-    assert "a price that the ledger confirms" in (folder / "p.html").read_text("utf-8")
+    assert "private: confirmed by ledger budget.db, entry " in (folder / "p.html").read_text("utf-8")
     found = json.loads((folder / "s.json").read_text("utf-8"))
     found["value"] = found["interval"][1] + 0.01
     (folder / "s.json").write_text(json.dumps(found), "utf-8")
@@ -282,4 +286,20 @@ def test_a_check_names_a_missing_target_and_an_order_that_persons_do_not_have(fo
     person = '[columns.who]\nkind = "person"\n'
     ordered = '[columns.how]\nkind = "target"\nlevels = ["low", "mid", "high"]\nordered = true\n'
     (folder / "s.toml").write_text(NOTED + person + ordered, "utf-8")
-    assert "Fit with --model logistic" in typed("schema", "check", "s.toml")
+    told = typed("schema", "check", "s.toml", "d.csv", "--delimiter", ";", "--no-header")
+    assert "Fit with --model logistic" in told
+    following = "Next: sordino fit d.csv --schema s.toml --model logistic --epsilon 1 --delimiter ';'"
+    assert following in told
+
+
+def test_what_comes_next_names_a_command_that_runs(folder):
+    """A split without a schema said `fit` without one, a check without a target a fit that is refused."""
+    (folder / "s.toml").write_text(NOTED, "utf-8")
+    (folder / "d.csv").write_text("x\n" + "0\n1\n" * 50, "utf-8")
+    parts = ("--header", "--train", "a.csv", "--test", "b.csv", "--force")
+    for schema, following in (
+        ((), "Next: sordino schema draft a.csv --target COLUMN --output SCHEMA"),
+        (("--schema", "s.toml"), "Next: sordino pca a.csv --schema s.toml --epsilon 1 --output MODEL"),
+    ):
+        assert following in typed("split", "d.csv", *schema, *parts)
+    assert "Next: sordino pca DATA --schema s.toml" in typed("schema", "check", "s.toml")

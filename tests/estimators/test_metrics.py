@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +159,26 @@ def test_a_model_that_predicts_nothing_has_no_score():
     model = sordino.PCA(1, epsilon=2.0, delta=1e-5, data_norm=3.0).fit(X)
     with pytest.raises(InvalidInputError, match="PCA predicts nothing, so it has no score"):
         sordino.private_score(model, X, X[:, 0])
+
+
+def test_where_r2_is_not_known_the_squared_error_that_was_paid_for_is():
+    """Counts from 0 to 100 of which most are below 5 had a price and no answer at all."""
+    rng, inside = np.random.default_rng(0), []
+    for _ in range(20):
+        X = rng.uniform(-1, 1, (2000, 1))
+        y = np.clip(2.0 + X[:, 0] + rng.normal(size=2000), 0, 100)
+        model = sordino.LinearRegression(4.0, data_norm=1.0, target_bound=100.0).fit(X, y)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            score = sordino.private_score(model, X, y, epsilon=0.5, bounds=(0.0, 100.0))
+        for words in (note for note in score.privacy.notes if "R2 is not known" in note):
+            assert words in {str(one.message) for one in told}
+            assert score.interval[0] == -math.inf
+            low, high = map(float, re.search(r"interval (\S+) to (\S+)\. ", words).groups())
+            inside.append(low <= np.mean((model.predict(X).clip(0, 100) - y) ** 2) <= high)
+            assert 5.0 < float(re.search(r"deviations below (\S+)\. ", words)[1]) < 50.0
+    assert len(inside) >= 15
+    assert np.mean(inside) >= 0.85
 
 
 @pytest.mark.parametrize("metric", ["r2", "mse", "mae", "deviance"])

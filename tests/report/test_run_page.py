@@ -19,6 +19,7 @@ from sordino.report.run_page import WORDS, compare_attacks
 from sordino.runs import Price
 from sordino.runs import report as meaning
 from sordino.runs.report import Status, at_most
+from sordino.saving.files import model_digest
 
 SENTINEL = 7.318274659
 
@@ -57,15 +58,15 @@ def test_the_page_answers_what_a_board_asks(booked):
 def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
     from sordino.report.page import booking_of
 
-    found = booking_of(booked.privacy_, booked.ledger, "ward 7")
+    _, found = booking_of(booked.privacy_, booked.ledger, "ward 7")
     ((before, after),) = found.parts
     assert 0 < before.fraction < after.fraction < found.now.fraction
     assert found.now.fraction == pytest.approx(booked.ledger.spent("ward 7").fraction)
     assert before.epsilon_left > after.epsilon_left
     other = sordino.mean(rows()[0], epsilon=0.3, delta=1e-6).privacy
-    assert "no reservation" in booking_of(other, booked.ledger, "ward 7")
-    assert "was not told of a ledger" in booking_of(other, None, None)
-    assert "could not be read" in booking_of(other, booked.ledger, "elsewhere")
+    assert "no reservation" in booking_of(other, booked.ledger, "ward 7")[1]
+    assert "was not told of a ledger" in booking_of(other, None, None)[1]
+    assert "could not be read" in booking_of(other, booked.ledger, "elsewhere")[1]
 
 
 def test_a_result_that_was_booked_is_not_called_unbooked(booked):
@@ -100,7 +101,7 @@ def test_parts_that_were_booked_one_after_the_other_are_named_with_their_cost(bo
     whole = composed(list(zip("abc", reports, strict=True)))
     nested = composed([("first", reports[0]), ("rest", composed([("b", reports[1]), ("c", reports[2])]))])
     for report in (whole, nested):
-        found = booking_of(report, *place.values())
+        _, found = booking_of(report, *place.values())
         assert [after.entry.sequence for _, after in found.parts] == [last - 2, last - 1, last]
     cost = found.parts[-1][1].fraction - found.parts[0][0].fraction
     page = report_html(whole, **place)
@@ -108,7 +109,7 @@ def test_parts_that_were_booked_one_after_the_other_are_named_with_their_cost(bo
     assert f"Together they took {100 * cost:.1f} % of the budget." in page
     assert f"after reservation {last}<" in page
     missing = composed([("a", reports[0]), ("d", sordino.mean(rows()[0], epsilon=0.7).privacy)])
-    assert "no reservation" in booking_of(missing, *place.values())
+    assert "no reservation" in booking_of(missing, *place.values())[1]
 
 
 def test_a_configuration_is_shown_as_it_was_given(booked):
@@ -288,12 +289,15 @@ def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     assert '<span class="badge bad">unverified copy</span>' in denied
     assert "<strong>The ledger has no reservation of &#39;another ward&#39;" in denied
     known = report_html(copy, ledger=booked.ledger, dataset_id="ward 7")
-    assert "the ledger holds a reservation for exactly these releases</strong> (reservation 2)" in known
-    assert '<span class="badge note">copy, confirmed by the ledger</span>' in known
-    assert "nobody can check here" in known
+    said = "private: certified when it was made, confirmed by ledger ledger.db, entry 2"
+    assert f'<span class="badge">{said}</span>' in known
+    assert known.index("<h2>Signatures</h2>") < known.rindex(said)
+    assert f"prints their digest, which is {model_digest(copy)[:16]} here" in known
+    assert copy.privacy_.status == Status.COPY
     assert '<span class="badge mid">unverified copy</span>' in page
-    assert "the ledger holds a reservation" not in page
-    learned = replace(copy.privacy_, learned=(Price.of(booked.privacy_),))
+    assert "confirmed by" not in page
+    learned = replace(copy.privacy_, learned=(replace(Price.of(booked.privacy_), certified=False),))
     both = report_html(learned, ledger=booked.ledger, dataset_id="ward 7")
     assert '<span class="badge mid">unverified copy</span>' in both
-    assert "the price of the schema was read from the file alone" in both
+    assert "read from a file: that it is what was paid, no file can prove" in both
+    assert "this one has no receipt for it" in both

@@ -1,5 +1,10 @@
 """What a board signs: purpose, names, scores beside the best constant, and scores of this very model."""
 
+import re
+import warnings
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,8 +20,10 @@ from sordino.kernel import public_generator
 from sordino.report import report_html
 from sordino.report.plots import plain_number, target_words
 from sordino.report.run_page import scores_of
+from sordino.runs import PrivacyReport
 from sordino.saving.files import model_digest
 from sordino.tables import Category, Number, Target, learn_schema
+from sordino.testing import seeded_noise_not_private
 
 SCHEMA = sordino.Schema(
     [Number("age", 0, 100), Category("sex", ["f", "m"]), Target("ill", levels=["no", "yes"])]
@@ -220,6 +227,89 @@ def test_a_fit_on_a_learned_file_is_private_where_the_ledger_has_the_receipt(tmp
     paid = next(line for line in text.splitlines() if line.startswith("epsilon"))
     (tmp_path / "forged.toml").write_text(text.replace(paid, "epsilon = 0.25"))
     assert status(tmp_path / "forged.toml", **booked) == "unverified copy"
+
+
+@pytest.mark.parametrize("why", ["settled", "failed", "seeded"])
+def test_a_copy_is_confirmed_by_a_run_that_settled_with_fresh_noise_and_by_no_other(tmp_path, why):
+    ledger = sordino.Ledger.open(tmp_path / "l.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=9.0, delta=1e-4))
+    fit = partial(sordino.LogisticRegression, 2.0, 1e-6, schema=SCHEMA, ledger=ledger, dataset_id="ward")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    if why == "failed":
+        with pytest.raises(KeyboardInterrupt), sordino.progress(callback=stop):
+            fit().fit(people())
+        model = sordino.LogisticRegression(2.0, 1e-6, schema=SCHEMA).fit(people())
+    else:
+        with seeded_noise_not_private(1) if why == "seeded" else nullcontext():
+            model = fit().fit(people())
+    said = model.privacy_.to_dict() | {"seeded": False}  # as a file says that somebody edited
+    page = report_html(PrivacyReport.from_dict(said), ledger=ledger, dataset_id="ward")
+    assert ("private: certified when it was made, confirmed by ledger l.db, entry 1" in page) == (
+        why == "settled"
+    )
+    assert (">unverified copy<" in page) == (why != "settled")
+    assert ("it does not say of a run with fresh noise that it ended as planned" in page) == (
+        why != "settled"
+    )
+
+
+def test_a_copy_with_a_learned_schema_is_confirmed_by_the_receipts_of_that_schema(tmp_path):
+    ledger = sordino.Ledger.open(tmp_path / "l.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=9.0, delta=1e-4))
+    booked = {"ledger": ledger, "dataset_id": "ward"}
+    blank = sordino.Schema([Number("age"), *SCHEMA.columns[1:]])
+    learned = learn_schema(blank, people(), 1.0, 1e-6, **booked).schema
+    sordino.LogisticRegression(1.0, 1e-6, schema=learned, **booked).fit(people()).save(tmp_path / "m")
+    page = report_html(sordino.load(tmp_path / "m"), **booked)
+    assert "private: certified when it was made, confirmed by ledger l.db, entry 2" in page
+    assert "the receipts of the schema are there too" in page
+
+
+def test_signatures_come_last_and_notes_before_them():
+    model = sordino.LogisticRegression(1.0, 1e-6, schema=SCHEMA).fit(people())
+    model.privacy_ = replace(model.privacy_, notes=("mind the gap",))
+    page = report_html(model, approver="the board")
+    places = [page.index(words) for words in ("mind the gap", "<h2>The run</h2>", "<h2>Signatures</h2>")]
+    assert places == sorted(places)
+    assert page.index("Privacy events") < places[-1]
+    assert not re.search(r"<h2>|<h3>", page[places[-1] + 10 :])
+
+
+def test_every_column_and_pair_stands_on_the_page_in_numbers():
+    rng = np.random.default_rng(0)
+    names = [f"column {i}" for i in range(8)]
+    table = pd.DataFrame({name: rng.uniform(0, 1, 500) for name in names}).assign(y=rng.uniform(0, 1, 500))
+    columns = [*(Number(name, 0, 1) for name in names), Target("y", "number", low=0, high=1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        model = sordino.LinearRegression(1.0, schema=sordino.Schema(columns), pairs=True).fit(table)
+    rows = re.search(r'<section class="fold">.*?</section>', report_html(model), re.S)[0]
+    assert [shape.name for shape in model.shapes_] == re.findall(r"<tr><td>(.*?)</td>", rows)
+    assert len(model.shapes_) == 36
+    for shape in (shape for shape in model.shapes_ if len(shape.columns) == 1):
+        for at, effect, noise in zip(shape.at[0], shape.effect, shape.noise, strict=True):
+            assert f"{at:g}".replace("nan", "(missing)") in rows if isinstance(at, float) else at in rows
+            assert f"{plain_number(float(effect), 3, '+')} ± {2 * noise:.3g}" in rows
+
+
+def test_the_page_says_how_many_records_were_used_and_left_out():
+    amounts = sordino.Schema(
+        [*SCHEMA.columns[:2], Target("pay", "number", low=0, high=60, missing="leave out")]
+    )
+    table = people().drop(columns="ill").assign(pay=lambda t: (t["age"] / 2).where(t.index % 4 > 0))
+    model = sordino.LinearRegression(2.0, 1e-6, schema=amounts).fit(table)
+    facts = [f"number of records: {3 * len(table) // 4}"]
+    facts.append(f"records without a target, left out: {len(table) // 4} of {len(table)}")
+    assert set(facts) <= set(model.privacy_.public)
+    page, counted = report_html(model), "counted in the data, and taken for public"
+    for line in facts:
+        assert f'<tr><td>{line}</td><td data-name="who says so">{counted}</td></tr>' in page
+    score = sordino.private_score(model, table, epsilon=1.0)
+    assert "records without a target are left out, here too" in report_html(model, scores={"r2": score})
+    assert not any("without a target" in line for line in model.fit(table.dropna()).privacy_.public)
 
 
 def test_the_commands_carry_names_and_scores_to_the_page(tmp_path, monkeypatch):

@@ -59,8 +59,8 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
         replace_file(place, content, own=True)
     unit = "records" if person is None else "persons"
     found = {"unit": unit, "train": count - len(judges), "test": len(judges), "seed": seed}
-    fit = shared.command_line("fit", train, schema=schema, epsilon=1, output="MODEL")
-    words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}.\nNext: {fit}"
+    following = shared.fit_line(train, schema, declared)
+    words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}.\nNext: {following}"
     shared.result(as_json, {**found, "outputs": [train, test]}, words)
 
 

@@ -252,6 +252,7 @@ class Delivery:
     def end(self, model: Any, budget: dict[str, Any], shown: Any = None, **found: Any) -> None:
         """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
         from sordino.ledger.address import code_digest
+        from sordino.saving.files import model_digest
 
         report = model.privacy_
         run = {**self.run, "code": code_digest(), "finished": _now(), **found}
@@ -271,7 +272,8 @@ class Delivery:
                 score = f"noisy score ({found['metric']}): {found['noisy score']:.4g}"
                 click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
             shared.tell_budget(budget)
-            click.echo(f"Saved to {output}. Next: {shared.command_line('inspect', output)}")
+            following = shared.command_line("inspect", output)
+            click.echo(f"Saved to {output}, digest {model_digest(model)[:16]}. Next: {following}")
         if self.report is not None:
             write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
 

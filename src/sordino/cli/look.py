@@ -151,7 +151,7 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
 
     facts = {}
     if "data" in run:
-        rows = f", {run['rows']:,} records of it" if "rows" in run else ""
+        rows = f", {run['rows']:,} records of it were used" if "rows" in run else ""
         facts["Data"] = f"{run['data']}{rows}"
     if "started" in run:
         started, finished = (run[key][:16].replace("T", " ") for key in ("started", "finished"))

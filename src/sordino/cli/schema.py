@@ -145,8 +145,7 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
             rows = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
             shared.show_table(("column", "clipped or other", "missing"), rows)
             click.echo(f"Noise: {shares.noise:.2%} (one deviation). {shared.guarantee(shares.privacy)}.")
-        fit = shared.command_line("fit", data or "DATA", schema=schema, epsilon=1, output="MODEL")
-        click.echo(f"Next: {fit}")
+        click.echo(f"Next: {shared.fit_line(data or 'DATA', schema, found, **said)}")
 
 
 def _warn_of_target(found: Schema) -> None:
@@ -154,10 +153,10 @@ def _warn_of_target(found: Schema) -> None:
     target = found.target
     if target is None:
         click.echo('Note: no column has kind = "target": a model that predicts cannot be fitted.')
-    elif target.ordered and len(target.levels or ()) > 2 and found.person is not None:
+    elif shared.has_unordered_persons(found):
         click.echo(
-            f"Note: classes in an order ({target.name}) are learned of records, not of persons "
-            f"({found.person.name}). Fit with --model logistic, which takes them without their order."
+            f"Note: classes in an order ({target.name}) are learned of records, not of persons. "
+            "Fit with --model logistic, which takes them without their order."
         )
 
 
@@ -198,8 +197,8 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     shared.tell_budget(budget)
     for column in found.unknown:
         click.echo(f"Still blank: {column.name} ({column.unknown}). Fill it in.")
-    fit = shared.command_line("fit", data, schema=output, epsilon=1, **said, output="MODEL")
-    click.echo(f"Next: {shared.command_line('schema', 'check', output) if found.unknown else fit}")
+    blank = shared.command_line("schema", "check", output)
+    click.echo(f"Next: {blank if found.unknown else shared.fit_line(data, output, found, **said)}")
 
 
 def _summary(found: Schema) -> dict[str, Any]:

@@ -329,6 +329,22 @@ def command_line(*words: Any, **options: Any) -> str:
     return shlex.join(line)
 
 
+def fit_line(data: Any, place: Any, schema: Any, **said: Any) -> str:
+    """Return the command that fits a model to a file, or what a schema lacks for it."""
+    if schema is None:
+        return command_line("schema", "draft", data, target="COLUMN", output="SCHEMA")
+    if schema.target is None:
+        return command_line("pca", data, schema=place, epsilon=1, **said, output="MODEL")
+    model = "logistic" if has_unordered_persons(schema) else None
+    return command_line("fit", data, schema=place, model=model, epsilon=1, **said, output="MODEL")
+
+
+def has_unordered_persons(schema: Any) -> bool:
+    """Tell whether classes in an order are declared beside persons, of whom their order is not learned."""
+    target = schema.target
+    return bool(target.ordered and len(target.levels or ()) > 2 and schema.person is not None)
+
+
 def open_ledger(address: str, create: bool = False) -> Any:
     """Return a ledger for a ``with`` statement."""
     from sordino.ledger import Ledger

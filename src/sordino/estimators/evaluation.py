@@ -33,6 +33,7 @@ from sordino.estimators.metrics import (
     outside_words,
     predict_quietly,
     row_count,
+    words_without_r2,
 )
 from sordino.estimators.pipeline import invent_rows, mixes_rows, prices_for
 from sordino.estimators.statistics import PrivateFloat, check_bounds, check_share
@@ -130,11 +131,13 @@ def private_score(
         return replace(chosen.curve(fitted.result, n, level, fitted.report), model=model_digest(model))
     found, report = fitted.result, fitted.report
     if row.numbers:
-        outside = outside_words(limits, *chosen.baseline(found))
+        told = [outside_words(limits, *chosen.baseline(found))]
         found, chosen = chosen.inner_means(found), chosen.inner
-        if outside:
-            warnings.warn(FitWarning(outside), stacklevel=levels_to_the_caller())
-            report = replace(report, notes=(*report.notes, outside))
+        if row.name == "r2":
+            told.append(words_without_r2(limits, chosen, found, n, level))
+        for words in filter(None, told):
+            warnings.warn(FitWarning(words), stacklevel=levels_to_the_caller())
+            report = replace(report, notes=(*report.notes, words))
     value, *ends = (sign * number for number in chosen.estimate(found, n, level))
     declared = None if row.constant is None else (row.constant(limits.classes), 0.0)
     constant = chosen.baseline(found) if isinstance(chosen, Beside) else declared
@@ -309,9 +312,12 @@ def _schema(model: Any) -> Schema | None:
 
 
 def alike_words(model: Any) -> tuple[str, ...]:
-    """Return that records count alike in scores, where a schema declares weights or exposures of them."""
-    names = " and ".join(repr(column.name) for column in getattr(_schema(model), "weighing", ()))
-    return (f"records count alike in scores: only fits are weighted by {names}",) if names else ()
+    """Return which records count in scores, and that they count alike where fits are weighted."""
+    schema = _schema(model)
+    names = " and ".join(repr(column.name) for column in getattr(schema, "weighing", ()))
+    gaps = getattr(getattr(schema, "target", None), "missing", "") == "leave out"
+    alike = (f"records count alike in scores: only fits are weighted by {names}",) if names else ()
+    return (*alike, *(("records without a target are left out, here too",) if gaps else ()))
 
 
 def model_prices(model: Any) -> tuple[Price, ...]:

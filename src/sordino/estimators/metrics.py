@@ -410,6 +410,24 @@ def r_squared(limits: ScoreLimits) -> Smooth:
     return Smooth(3, columns, function, (-math.inf, 1.0))
 
 
+def words_without_r2(limits: ScoreLimits, squares: Smooth, found: NoisyMeans, n: int, level: float) -> str:
+    """Return why R2 is not known, where it is not, and the squared error, which the same release tells."""
+    if squares.function(np.clip(found.value[:3], -1.0, 1.0), found.noise)[1] is not None:
+        return ""
+    bound, noise = METRICS["mse"].bound_of(limits), limits.reach * math.sqrt(3.0 * found.noise)
+
+    def mean(m: Floats, _: float) -> tuple[float, Floats | None]:
+        return bound * (float(m[0]) + 1.0) / 2.0, np.array([bound / 2.0, 0.0, 0.0])
+
+    told = replace(squares, function=mean, limits=(0.0, bound)).estimate(found, n, level)
+    return (
+        f"R2 is not known: it is a share of the variance of the targets, and noise hides deviations "
+        f"below {noise:.4g}. What was paid for is known: the mean squared error is {told[0]:.4g}, "
+        f"{100 * level:g} % interval {told[1]:.4g} to {told[2]:.4g}. Pay more, or declare "
+        "tighter bounds of the targets"
+    )
+
+
 # ---------------- What a constant would score, beside the score: from shares of classes or moments of targets
 
 _ASIDE = 0.5  # the size of what the baseline needs, in radii of the score: 12 % more noise in the score

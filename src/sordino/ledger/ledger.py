@@ -689,6 +689,11 @@ class Ledger:
             found = store.owners_of(name(dataset_id, "dataset_id"))
         return {sequence: person_of(one) for sequence, one in found.items()}
 
+    @property
+    def label(self) -> str:
+        """Where it lies: a path, or host and database without user and password."""
+        return self._store.label
+
     def spent(self, dataset_id: str) -> Spent:
         """Return what is booked, as the filter counts it."""
         return spent_of(self.account(dataset_id))

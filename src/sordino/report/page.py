@@ -21,9 +21,11 @@ from sordino.errors import SordinoError
 from sordino.ledger import Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
 from sordino.ledger.ledger import remaining_of, spent_of
+from sordino.ledger.records import Status as Ended
 from sordino.ledger.records import encode_event
 from sordino.ledger.store import save
-from sordino.runs import PrivacyReport
+from sordino.runs import Ask, PrivacyReport
+from sordino.runs.report import Status
 from sordino.values import at_least, at_most
 
 
@@ -127,6 +129,26 @@ class Booking:
     parts: tuple[tuple[Step, Step], ...]
     now: Step
     among: int = 0
+    place: str = ""
+
+    def confirm(self, report: PrivacyReport, ledger: Ledger) -> PrivacyReport:
+        """Return a report that was read back as that of a run which the ledger confirms, else as it is.
+
+        Its events were certified again when it was read. All reservations for just these have to be settled,
+        none with seeded noise; a schema that was learned has to have its receipts there.
+        """
+        entries = [step.entry for _, step in self.parts if step.entry]
+        if any(e.status is not Ended.SETTLED or Status.SEEDED in e.description for e in entries):
+            return report
+        ask = Ask(report.epsilon, report.delta, ledger, self.history.dataset_id)
+        return replace(report, copied=False, learned=ask.find_paid(report.learned))
+
+    @property
+    def confirmation(self) -> str:
+        """What a page says beside a status that the ledger confirms."""
+        numbers = [str(step.entry.sequence) for _, step in self.parts if step.entry]
+        kind = "entry" if len(numbers) == 1 else "one of entries" if self.among else "entries"
+        return f"confirmed by ledger {self.place}, {kind} {', '.join(numbers)}"
 
     @property
     def words(self) -> str:
@@ -154,12 +176,12 @@ class Booking:
 
 def booking_of(
     report: PrivacyReport, ledger: Any, dataset_id: str | None, ran: tuple[str, str] | None = None
-) -> Booking | str:
-    """Return the booking of a run, or why there is none to show."""
+) -> tuple[PrivacyReport, Booking | str]:
+    """Return the report, as far as the ledger confirms it, and its booking or why there is none to show."""
     if dataset_id == "":
-        return "The run was booked on no ledger, so nobody has added it to what else was released."
+        return report, "The run was booked on no ledger, so nobody has added it to what else was released."
     if ledger is None or dataset_id is None:
-        return (
+        return report, (
             "This page was not told of a ledger, so it cannot say whether the run was booked. Write it with "
             "ledger= and dataset_id= (--ledger and --dataset) to see the reservation; without one nobody has "
             "counted what else was released."
@@ -168,15 +190,17 @@ def booking_of(
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
         history = replace(History.read(book, dataset_id), ran=ran or ("", "9"))
     except SordinoError as error:
-        return f"The ledger could not be read ({type(error).__name__})."
+        return report, f"The ledger could not be read ({type(error).__name__})."
     numbers = history.booked(report.event)
     if not numbers:
         when = "" if ran is None else " from the time when it ran"
-        return f"The ledger has no reservation of {dataset_id!r} for just these releases{when}."
+        return report, f"The ledger has no reservation of {dataset_id!r} for just these releases{when}."
     events = {entry.event_json: entry.event for n in numbers if (entry := history.steps[n].entry)}
     equal = sorted(number for event in events.values() for number in history.alike(event))
     parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
-    return Booking(history, parts, history.steps[-1], len(numbers) if len(equal) > len(numbers) else 0)
+    among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
+    booking = Booking(history, parts, history.steps[-1], among, place)
+    return booking.confirm(report, book), booking
 
 
 # ----------------------------------- The page about budgets: what is spent, when, by whom, and what is left

@@ -8,7 +8,7 @@ import math
 import platform
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from numbers import Real
@@ -45,6 +45,7 @@ COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
 _NOT_SHOWN = (Status.NO_NOISE, Status.UNPAID, Status.UNPROVEN)
 _LEARNED = ("the schema was learned", "(learned: ", "learned from records", "by a schema that was learned")
+_COUNTED = ("number of records", "number of persons", "records without a target")
 
 Line = dict[str, Any]
 """What a template shows of one bar, curve or score, by name; places are percent of a chart's width."""
@@ -88,14 +89,17 @@ def _declaring_party(line: str, author: str, by_schema: bool = False) -> str:
         return "nobody: the library's default"
     if "seen in" in line:
         return "nobody: read off the data"
+    if line.startswith(_COUNTED):
+        return "counted in the data, and taken for public"
     if any(m in line for m in _LEARNED) or (line.startswith("levels of ") and line.endswith(" learned")):
         return "learned from records, for its own price"
     if line.startswith(("curves with", "straight lines")):
         return "the library's rule, from the lines above"
     if line.startswith(("data_norm", "target_bound")) and by_schema:
         return "follows from the columns below"
-    shape = line.startswith(("number of", "feature names"))
-    return "the shape of the table" if shape else f"declared by {author}"
+    if line.startswith(("number of features", "feature names")):
+        return "follows from the columns below" if by_schema else "the shape of the table"
+    return f"declared by {author}"
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -140,7 +144,8 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         model = model.best_estimator_
     if isinstance(model, (Intervals, PredictionIntervals)):
         facts += _interval_facts(model)
-        return out | {"curves": _curves(model), "margin": margin_words(model.model, True), "paid": True}
+        drawn = {"curves": _curves(model), "effects": _effect_rows(model)}
+        return out | drawn | {"margin": margin_words(model.model, True), "paid": True}
     if isinstance(model, Pipeline):
         facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
         model = model.steps[-1][1]
@@ -149,7 +154,11 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         charts += _effects(model) if getattr(model, "shapes_", None) else _coefficients(model)
         charts += _scree(model)
         curves += _curves(model)
-        out |= {"margin": margin_words(model, True), "target": target_words(model)}
+        out |= {
+            "effects": _effect_rows(model),
+            "margin": margin_words(model, True),
+            "target": target_words(model),
+        }
     return out
 
 
@@ -274,6 +283,25 @@ def _curve(shape: Any) -> Line:
     return out | {"first": ", ".join(shown), "dots": dots}
 
 
+def _effect_rows(model: Any) -> list[Line]:
+    """Return every column and pair in numbers: the effect of each value with twice its noise, or the ends."""
+    rows = []
+    for shape in getattr(model, "shapes_", None) or []:
+        effect = shape.effect if shape.effect.ndim == len(shape.columns) else shape.effect[-1]
+        noise = np.full(effect.shape, np.nan) if shape.noise is None else 2.0 * np.asarray(shape.noise)
+        noise = noise if noise.ndim == effect.ndim else noise[-1]
+        said = [f"{plain_number(value, 3, '+')} ± {band:.3g}" for value, band in zip(effect.flat, noise.flat)]
+        at = [f"{value:g}" if isinstance(value, float) else str(value) for value in shape.at[0]]
+        words = (
+            (f"{value}: {text}" for value, text in zip(at, said))
+            if effect.ndim == 1
+            else [f"{said[int(effect.argmin())]} to {said[int(effect.argmax())]}"]
+        )
+        text = "; ".join(words).replace("± nan", "(noise not known)").replace("± inf", "(ends not known)")
+        rows.append({"name": shape.name, "importance": plain_number(shape.importance, 3), "text": text})
+    return rows
+
+
 def _path(x: Any, y: Any) -> str:
     return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
@@ -323,11 +351,11 @@ def _scree(model: Any) -> list[Line]:
     return [{"title": "Scree", "caption": caption, "bars": bars}]
 
 
-def scores_of(scores: Any, digest: str = "", booked: Callable[[Any], bool] = bool) -> list[Line]:
+def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (report, "")) -> list[Line]:
     """Return private scores as lines; a calibration curve by its error, a table by its groups.
 
-    A score that says which model it is of must be of the model with this digest. ``booked`` says whether a
-    ledger holds a reservation for the releases of a report.
+    A score that says which model it is of must be of the model with this digest. ``confirm`` returns a report
+    as far as a ledger confirms it, and its booking.
     """
     out = []
     for name, value in (scores if isinstance(scores, Mapping) else {}).items():
@@ -345,26 +373,28 @@ def scores_of(scores: Any, digest: str = "", booked: Callable[[Any], bool] = boo
                 parts.append((title, PrivateFloat(number, value.privacy, (ends[0], ends[1]))))
         lines = [_score(f"{name}, {group}", part) for group, part in parts] or [_score(str(name), value)]
         report = getattr(parts[0][1] if parts else value, "privacy", None)
-        found = getattr(report, "copied", False) and booked(report)
-        told = ", a price that the ledger confirms" * found + ", once for all groups" * bool(parts)
-        out += [line | {"price": f"{line['price']}{told}"} for line in lines]
+        told = ", once for all groups" * bool(parts)
+        if isinstance(report, PrivacyReport):
+            found, booking = confirm(report)
+            status = (
+                f"{found.status}: {booking.confirmation}" if found.copied < report.copied else found.status
+            )
+            spent = f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}"
+            told = f"{spent}; {status}{told}"
+        out += [
+            line | {"price": told or "nothing was paid: public records, or not private"} for line in lines
+        ]
     return out
 
 
 def _score(name: str, value: Any) -> Line:
     row = metric_row(re.split(r" by | on |, | \(", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
-    counted = next((line for line in getattr(report, "public", ()) if line.startswith("number of ")), "")
+    counted = "; ".join(line for line in getattr(report, "public", ()) if line.startswith(_COUNTED))
     whose = "person adds the mean over their records of" if "persons" in counted else "record adds"
     added = "" if row is None else f"each {whose}: {row.words}"
     said = (added, clip_words(report), counted, *getattr(report, "notes", ()))
     out: Line = {"name": name, "words": "; ".join(filter(None, said))}
-    out["price"] = (
-        f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}; "
-        f"{report.status}"
-        if isinstance(report, PrivacyReport)
-        else "nothing was paid: public records, or not private"
-    )
     if isinstance(value, CalibrationCurve):
         return out | {"text": f"{value.error:.3f}", "interval": "expected calibration error"}
     number = float(value)
@@ -460,7 +490,7 @@ def report_html(
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
     origin = provenance(model, dataset_id, author, config)
     contents = contents_of(model, report)
-    booking = booking_of(report, ledger, dataset_id, ran)
+    copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran)
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     again = again if hasattr(model, "fit") else ""
     event = json.dumps(encode(report.event), indent=1)
@@ -468,6 +498,7 @@ def report_html(
         event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
     whole, digest = report.whole, "" if isinstance(model, PrivacyReport) else model_digest(model)
     by_schema = any(line.startswith("schema ") for line in report.public)
+    public = sorted(report.public, key=lambda line: not line.startswith(_COUNTED))
     signed = {"Run by": origin["author"], "Data controller": controller, "Approver": approver}
     return render_page(
         "run.html",
@@ -476,15 +507,14 @@ def report_html(
         origin=origin,
         contents=contents,
         booked=booking if isinstance(booking, Booking) else None,
+        confirmed=copied and report.is_private,
         not_booked=booking if isinstance(booking, str) else "",
-        scores=scores_of(
-            scores, digest, lambda paid: isinstance(booking_of(paid, ledger, dataset_id), Booking)
-        ),
+        scores=scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id)),
         digest=digest,
         purpose=purpose or "not stated",
         signed={role: name or "not stated" for role, name in signed.items()},
         releases=[(release.name, _release(release, report.unit)) for release in report.releases],
-        assumptions=[(line, _declaring_party(line, origin["author"], by_schema)) for line in report.public],
+        assumptions=[(line, _declaring_party(line, origin["author"], by_schema)) for line in public],
         facts=dict(facts or {}),
         holds=report.status.holds,
         odds=report.odds,

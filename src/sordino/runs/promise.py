@@ -469,6 +469,7 @@ class Promise:
         if self.ask.ledger is None:
             return Run(self, None)
         event, digest = self.plan.event(), self.digest if digest is None else digest
+        description += "" if self.noise.is_private else f", {Status.SEEDED}"
         return Run(self, self.ask.reserve(event, self.certificate, self.plan.unit, description, digest))
 
     @contextmanager
