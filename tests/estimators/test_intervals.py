@@ -225,7 +225,7 @@ def test_what_rests_on_a_model_without_privacy_says_so():
             report = ask()
         assert str(told[0].message) in report.notes, name
         assert report.is_private == (name != "effects"), name  # an estimate contains the model's own
-    assert sordino.private_score(fitted(X, y), X, y).privacy.notes == ()
+    assert sordino.private_score(fitted(X, y), X, y, metric="mse").privacy.notes == ()
 
 
 def test_few_records_open_the_ends_of_new_targets_with_a_warning():
