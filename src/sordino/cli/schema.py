@@ -197,8 +197,8 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     shared.tell_budget(budget)
     for column in found.unknown:
         click.echo(f"Still blank: {column.name} ({column.unknown}). Fill it in.")
-    blank = shared.command_line("schema", "check", output)
-    click.echo(f"Next: {blank if found.unknown else shared.fit_line(data, output, found, **said)}")
+    again = shared.command_line("schema", "check", output)
+    click.echo(f"Next: {again if found.unknown else shared.fit_line(data, output, found, **said)}")
 
 
 def _summary(found: Schema) -> dict[str, Any]:
