@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import re
 import time
 from concurrent.futures import Future
 from dataclasses import replace
@@ -20,7 +21,16 @@ from sordino.cli import main
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.literature.reproduce import TABLES, linear, runner, table_named
 from sordino.literature.reproduce.linear import Method, Task, rows_of
-from sordino.literature.reproduce.tables import MODES, Cell, Runs, Store, Table, cell_of, markdown
+from sordino.literature.reproduce.tables import (
+    MODES,
+    Cell,
+    Runs,
+    Store,
+    Table,
+    cell_of,
+    markdown,
+    rounded_settings,
+)
 
 
 def test_every_row_of_every_table_has_a_run_or_a_reason_in_every_mode():
@@ -119,6 +129,33 @@ def test_a_changed_grid_uses_no_old_runs(tmp_path: Path):
     assert store.outcomes(after) == ()
     store.add(after, {"value": 2.0, "seed": 0})
     assert Store(path, {}).outcomes(before) == ()  # they made way
+
+
+def test_the_last_digits_of_a_root_in_the_settings_do_not_part_a_run_from_its_table(tmp_path: Path):
+    path, kept, here = tmp_path / "t.json", 10.206207261596576, 10.206207261596579
+    Store(path, {}).add(runs({"clip": 0}), {"value": 1.0, "seed": 0})
+    path.write_text(path.read_text().replace('"clip": 0', f'"clip": {kept}'))
+    assert len(Store(path, {}).outcomes(runs({"clip": here}))) == 1
+    assert Store(path, {}).outcomes(runs({"clip": 10.2063})) == ()
+
+
+@pytest.mark.parametrize("name", sorted(runner.TABLES))
+def test_settings_are_declared_and_hold_nothing_that_another_machine_computes_otherwise(name: str):
+    if name.endswith("networks") or name == "liang-figure-3":
+        pytest.importorskip("torch")
+    for key, run in runner.table_named(name).runs().items():
+        text = json.dumps(rounded_settings(run.settings))
+        digits = re.findall(r"\d+\.\d+(?:e[-+]?\d+)?", text)  # those in words, a solver's, are not rounded
+        assert all(float(f"{float(number):.6g}") == float(number) for number in digits), (key, text)
+
+
+def test_what_printed_noise_certifies_is_an_outcome_and_no_setting():
+    for key, run in runner.table_named("parties-noise").runs().items():
+        certified = {name: value for name, value in run.once(0).items() if name != "value"}
+        if key.endswith("paper") and "Local Obj P" not in key:
+            assert certified["replace-one"] > certified["add-remove"] > 0.5
+        for value in certified.values():
+            assert f"{value:.4g}"[:-1] not in json.dumps(run.settings), key
 
 
 @pytest.mark.parametrize("kept", ['["a"]', '{"key": [1]}', '{"key": 1}', '{"key": {"outcomes": []}}', None])

@@ -66,7 +66,7 @@ def _sparse_rows(quick: bool) -> list[tables.Row]:
     ]
     rows, repeats = [], 6 if quick else 10
     for name, theory, designs, size in ways:
-        order, along = designs[0].v, [size(at) for at in designs]
+        order, along = designs[0].v, [round(size(at), 5) for at in designs]  # settings: no digit of log's own
         peeled, ours = (
             tables.run_of(
                 f"sparse/{name}/{order}/{way}", partial(_sparse_slope, way, designs, along, repeats)

@@ -252,17 +252,11 @@ def scales(quick: bool) -> tables.Table:
         "MPC Out P": (Laplace, output / m, outputs()),
         "MPC Grad P": (Gaussian, gradient / m, _Averaged(Ight(None, steps, 1.0, CLIP))),
     }
-    mu = published_gradient_noise(EPSILON, DELTA, table=True)[0]
-    certified = {  # under add-remove, replace-one
-        Laplace: [per_coordinate_laplace(_FEATURES, EPSILON / part, DELTA) for part in (2, 1)],
-        Gaussian: [gaussian_epsilon(mu / part, DELTA) for part in (2, 1)],
-    }
     rows = []
     for method, number in tables.page_of("parties-noise")["numbers"].items():
         law, scale, solver = made[method]
-        # What the printed tilt is worth is not printed.
-        near, far = (0.0, 0.0) if isinstance(solver, Tilted) else certified[law]
-        paper = tables.run_of(f"{method}/paper", partial(_generated, law, scale, near, far))
+        known = not isinstance(solver, Tilted)  # what the printed tilt is worth is not printed
+        paper = tables.run_of(f"{method}/paper", partial(_generated, law, scale, known))
         ours = tables.run_of(method, partial(_scale, solver))
         cells = tables.by_mode(paper, ours, ours, "none")
         rows.append(
@@ -271,12 +265,13 @@ def scales(quick: bool) -> tables.Table:
     return tables.printed_table("parties-noise", rows)
 
 
-def _generated(law: type[Any], scale: float, near: float, far: float, seed: int) -> tables.Outcome:
-    """Return the deviation of a thousand draws of printed noise, as the table does."""
-    return {
-        "value": float(np.std(printed_draws(law, scale, 1000))),
-        **({"add-remove": near, "replace-one": far} if far else {}),
-    }
+def _generated(law: type[Any], scale: float, known: bool, seed: int) -> tables.Outcome:
+    """Return the deviation of a thousand draws of printed noise, as the table does, and what it certifies."""
+    found, mu = {}, published_gradient_noise(EPSILON, DELTA, table=True)[0]
+    for relation, part in (("add-remove", 2), ("replace-one", 1)) if known else ():
+        laplace = per_coordinate_laplace(_FEATURES, EPSILON / part, DELTA)
+        found[relation] = laplace if law is Laplace else gaussian_epsilon(mu / part, DELTA)
+    return {"value": float(np.std(printed_draws(law, scale, 1000))), **found}
 
 
 def _scale(solver: Any, seed: int) -> tables.Outcome:

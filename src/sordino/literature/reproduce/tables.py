@@ -556,13 +556,13 @@ class Store:
     def outcomes(self, runs: Runs) -> Sequence[Mapping[str, Any]]:
         """Return the outcomes that were made with the settings of these runs."""
         kept = self._runs.get(runs.key)
-        return tuple(kept["outcomes"]) if kept and kept["settings"] == _plain_json(runs.settings) else ()
+        return tuple(kept["outcomes"]) if kept and kept["settings"] == rounded_settings(runs.settings) else ()
 
     def add(self, runs: Runs, outcome: Outcome, commit: str = "", cpu_seconds: float = 0.0) -> None:
         """Keep an outcome, on disk when this returns."""
         one = {name: float(value) for name, value in outcome.items()} | {"commit": commit}
         known = list(self.outcomes(runs))
-        self._runs[runs.key] = {"settings": _plain_json(runs.settings), "outcomes": [*known, one]}
+        self._runs[runs.key] = {"settings": rounded_settings(runs.settings), "outcomes": [*known, one]}
         self.date = time.strftime("%Y-%m-%d", time.gmtime())
         self.cpu_seconds = round(self.cpu_seconds + cpu_seconds, 1)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -579,7 +579,7 @@ class Store:
             self.date, self.cpu_seconds = str(about["date"]), float(about["cpu_seconds"])
             runs = {
                 key: {
-                    "settings": kept["settings"],
+                    "settings": rounded_settings(kept["settings"]),
                     "outcomes": [{**one, "value": float(one["value"])} for one in kept["outcomes"]],
                 }
                 for key, kept in document["runs"].items()
@@ -599,5 +599,7 @@ class Store:
         self._runs = runs
 
 
-def _plain_json(settings: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(settings, sort_keys=True))
+def rounded_settings(settings: Mapping[str, Any]) -> Any:
+    """Return settings as JSON, numbers to six digits: the last of a root differ between machines."""
+    text = json.dumps(settings, sort_keys=True)
+    return json.loads(text, parse_float=lambda digits: float(f"{float(digits):.6g}"))
