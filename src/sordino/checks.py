@@ -114,7 +114,16 @@ def encode_labels(y: Any, classes: Any) -> tuple[Any, np.ndarray, str]:
         codes, said = np.searchsorted(known, y), SEEN_LABELS
     else:
         known, said = _declared_classes(classes), DECLARED_LABELS
-        codes = _codes_of(y, known)
+        try:
+            codes = np.minimum(np.searchsorted(known, y), known.size - 1)
+            among_them = np.array_equal(known[codes], y)
+        except (TypeError, ValueError):
+            among_them = False
+        if not among_them:
+            raise InvalidInputError(
+                f"Expected labels among the {known.size} declared classes, got others. "
+                "Add them to classes= or drop those rows by a public rule."
+            )
     if known.size < 2:
         raise InvalidInputError(
             f"Expected at least 2 classes, got {known.size} class: the classifier needs samples of at least "
@@ -135,20 +144,6 @@ def _declared_classes(classes: Any) -> np.ndarray:
     if known.size < 2 or known.dtype.kind not in "biufUSO":
         raise InvalidInputError("Expected classes as a list of 2 or more labels of one kind, got others.")
     return known
-
-
-def _codes_of(y: Any, known: np.ndarray) -> np.ndarray:
-    try:
-        codes = np.minimum(np.searchsorted(known, y), known.size - 1)
-        among_them = np.array_equal(known[codes], y)
-    except (TypeError, ValueError):
-        among_them = False
-    if not among_them:
-        raise InvalidInputError(
-            f"Expected labels among the {known.size} declared classes, got others. "
-            "Add them to classes= or drop those rows by a public rule."
-        )
-    return codes
 
 
 def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:

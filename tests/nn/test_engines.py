@@ -161,7 +161,7 @@ def test_ghost_norms_and_formed_gradients_are_both_used():
 
     def ghosts(name):
         network, vector, x, y = make(name, 0, 3)
-        _, found, _ = GhostEngine(network)._sorted_out(vector, x, y, form=False)
+        _, found, _ = GhostEngine(network)._split_gradients(vector, x, y, form=False)
         return [ghost.name for ghost in found]
 
     assert "0.weight" not in ghosts("conv2d")

@@ -316,7 +316,7 @@ def _alone(three, i):
     ],
 )
 def test_who_sent_nothing_learns_from_the_others_whether_an_answer_is_open(said, threshold, expected):
-    assert lasting_module.opened(said, threshold) is expected
+    assert lasting_module.may_be_open(said, threshold) is expected
 
 
 def test_a_transcript_goes_on_after_a_line_that_was_cut_off(tmp_path):

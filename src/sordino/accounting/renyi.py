@@ -133,30 +133,26 @@ def rdp_epsilon(curve: Floats, delta: float, orders: Sequence[float] = ORDERS) -
 def leaf_curve(event: dp.DpEvent, relation: Relation, orders: tuple[float, ...]) -> Floats:
     """Return the curve of one leaf of :func:`flatten`."""
     with np.errstate(over="ignore"):  # a cost beyond the floats is infinite
-        curve = _leaf_curve(event, relation, np.array(orders))
+        alpha = np.array(orders)
+        if isinstance(event, dp.NonPrivateDpEvent):
+            curve = np.full(alpha.shape, np.inf)
+        elif isinstance(event, dp.GaussianDpEvent):
+            curve = alpha * gaussian_mu(Leaf(event, 1), relation) ** 2 / 2
+        elif isinstance(event, dp.ZCDpEvent):
+            curve = event.xi + event.rho * alpha
+        elif isinstance(event, dp.LaplaceDpEvent):
+            curve = laplace_curve(1 / event.noise_multiplier, alpha)
+        elif isinstance(event, PureDpEvent):
+            curve = response_curve(event.epsilon, alpha)
+        elif isinstance(event, TiltDpEvent):
+            mu = gaussian_mu(Leaf(event, 1), relation)
+            curve = _round_up(tilt_log_moments(event.jacobian, mu, relation, alpha - 1), alpha)
+        elif isinstance(event, dp.RepeatAndSelectDpEvent):
+            inner = rdp_curve(event.event, relation, tuple(alpha))
+            curve = repeat_and_select(alpha, inner, event.mean, event.shape)
+        else:
+            curve = _mixture_curve(event, relation, alpha)
     curve.setflags(write=False)  # shared by the cache
-    return curve
-
-
-def _leaf_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floats:
-    if isinstance(event, dp.NonPrivateDpEvent):
-        curve = np.full(alpha.shape, np.inf)
-    elif isinstance(event, dp.GaussianDpEvent):
-        curve = alpha * gaussian_mu(Leaf(event, 1), relation) ** 2 / 2
-    elif isinstance(event, dp.ZCDpEvent):
-        curve = event.xi + event.rho * alpha
-    elif isinstance(event, dp.LaplaceDpEvent):
-        curve = laplace_curve(1 / event.noise_multiplier, alpha)
-    elif isinstance(event, PureDpEvent):
-        curve = response_curve(event.epsilon, alpha)
-    elif isinstance(event, TiltDpEvent):
-        mu = gaussian_mu(Leaf(event, 1), relation)
-        curve = _round_up(tilt_log_moments(event.jacobian, mu, relation, alpha - 1), alpha)
-    elif isinstance(event, dp.RepeatAndSelectDpEvent):
-        inner = rdp_curve(event.event, relation, tuple(alpha))
-        curve = repeat_and_select(alpha, inner, event.mean, event.shape)
-    else:
-        curve = _mixture_curve(event, relation, alpha)
     return curve
 
 
@@ -172,13 +168,13 @@ def _mixture_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floa
         sized = dp.SampledWithoutReplacementDpEvent(event.source_dataset_size, event.sample_size, half)
         near = alpha <= 1024
 
-        def sampled() -> Floats:
+        def fixed_size_curve() -> Floats:
             curve = np.full(alpha.shape, np.inf)
             accountant = rdp.RdpAccountant(alpha[near], NeighboringRelation.REPLACE_ONE)
             curve[near] = accountant.compose(sized).rdp
             return curve
 
-        return _at_most_whole(1 / half.noise_multiplier, alpha, sampled)
+        return _at_most_whole(1 / half.noise_multiplier, alpha, fixed_size_curve)
     if isinstance(event, dp.MixtureOfGaussiansDpEvent) and not replace:
         parts = list(zip(event.sensitivities, event.sampling_probs))
         both = [(parts, [(0.0, 1.0)]), ([(0.0, 1.0)], parts)]

@@ -235,13 +235,13 @@ def calibrate_to_risk(plan: Plan, risk: Risk, delta: float, before: tuple[float,
     **Privacy.** Data-independent; the curve is an upper bound, so the risk of the run is at most as asked.
     """
 
-    def attained(scale: float) -> float:
+    def risk_at(scale: float) -> float:
         curve = trade_off(plan.at(scale).event(), delta, plan.relation)
         return risk.of(curve.after(*before) if any(before) else curve)
 
     start = solve_scale(lambda s: plan.at(s).event(), risk.epsilon(delta), delta, plan.relation)
     blind = risk.of(gaussian_trade_off(0.0))  # what guessing achieves: only what is above it falls with noise
-    search = Search(lambda scale: max(attained(scale) - blind, 0.0), risk.bound - blind, str(risk), _TIGHT)
+    search = Search(lambda scale: max(risk_at(scale) - blind, 0.0), risk.bound - blind, str(risk), _TIGHT)
     try:
         return plan.at(search.run(lambda: start))
     except CalibrationError as error:

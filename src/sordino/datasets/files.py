@@ -200,7 +200,18 @@ class Files:
             if found is None and file.part == part:
                 found = self._fetch(file, reasons)
         if found is None:
-            raise DataNotFoundError(self._advice(part, reasons))
+            wanted = [file for file in self.row.files if file.part in (part, "archive")]
+            urls = [url for file in wanted for url in file.urls]
+            sentences = [
+                f"The data set {self.row.name!r} is not on this machine.",
+                *reasons,
+                f"Put {' or '.join(file.name for file in wanted)} into "
+                f"{' or '.join(map(str, self.folders))}, or set SORDINO_DATA to a folder that has a folder "
+                f"{self.row.folder!r} with it.",
+                f"Public source: {', '.join(urls)}." if urls else f"See {self.row.source}.",
+                *([self.row.note] if self.row.note else []),
+            ]
+            raise DataNotFoundError(" ".join(sentences))
         self.used.append(found)
         return found
 
@@ -218,20 +229,6 @@ class Files:
             )
             return None
         return fetch(file, self.home, reasons)
-
-    def _advice(self, part: str, reasons: list[str]) -> str:
-        wanted = [file for file in self.row.files if file.part in (part, "archive")]
-        urls = [url for file in wanted for url in file.urls]
-        sentences = [
-            f"The data set {self.row.name!r} is not on this machine.",
-            *reasons,
-            f"Put {' or '.join(file.name for file in wanted)} into "
-            f"{' or '.join(map(str, self.folders))}, or set SORDINO_DATA to a folder that has a folder "
-            f"{self.row.folder!r} with it.",
-            f"Public source: {', '.join(urls)}." if urls else f"See {self.row.source}.",
-            *([self.row.note] if self.row.note else []),
-        ]
-        return " ".join(sentences)
 
 
 def fetch(file: DataFile, folder: Path, reasons: list[str]) -> Path | None:

@@ -122,7 +122,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     check_model(network.model, copied=not network.sharded)
     try_out(network, x, y)
     if network.sharded:
-        engine = _sharded(network, x, y, chunk)
+        engine = _sharded_engine(network, x, y, chunk)
     elif method == "vmap":
         engine = _check_vmap(VmapEngine(network), x, y)
     else:
@@ -159,7 +159,7 @@ def sized_engine(
     return engine, network.agree(chunk)
 
 
-def _sharded(network: Network, x: Tensor, y: Tensor, chunk: int) -> GhostEngine:
+def _sharded_engine(network: Network, x: Tensor, y: Tensor, chunk: int) -> GhostEngine:
     """Return ghost norms of a sharded model; there is no other way for it."""
     from sordino.nn.sharded import ShardedEngine
 

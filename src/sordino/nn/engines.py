@@ -107,7 +107,7 @@ class GhostEngine:
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         try:
-            return self._sorted_out(vector, x, y, True, units_of(present))[2].all()
+            return self._split_gradients(vector, x, y, True, units_of(present))[2].all()
         except _OneRecord:
             return self.per_record(vector, *_two(x, y))[:1]
 
@@ -138,7 +138,7 @@ class GhostEngine:
     ) -> tuple[Tensor, Tensor]:
         """Return the clipped sum, and what each record (or person) was multiplied by."""
         try:
-            graph, ghosts, rows = self._sorted_out(vector, x, y, False, units_of(present))
+            graph, ghosts, rows = self._split_gradients(vector, x, y, False, units_of(present))
         except _OneRecord:
             alone = torch.tensor([1.0, 0.0], device=vector.device)
             filled = alone if present is None else alone * present.reshape(1)
@@ -172,7 +172,7 @@ class GhostEngine:
         first_seen_last = reversed(self._routes.values())  # large batches may take other operations
         return {name: why for _, unknown in first_seen_last for name, why in unknown.items()}
 
-    def _sorted_out(
+    def _split_gradients(
         self, vector: Tensor, x: Tensor, y: Tensor, form: bool, units: Tensor | None = None
     ) -> tuple[Graph, list[Ghost], _Rows]:
         """Split the parameters into those with ghost norms and those whose gradients are formed."""
@@ -198,7 +198,7 @@ class GhostEngine:
         """Return the graph, the uses of each parameter, and the parameters without a rule."""
         graph, losses = self._forward(params, x, y)
         all_uses, unknown = self._routes_of(graph, x, y)
-        kept = self._kept(graph, all_uses)
+        kept = self._read_saved(graph, all_uses)
         at = list(dict.fromkeys(use.node for use in all_uses))
         edges = [GradientEdge(graph.nodes[node], 0) for node in at]
         total = losses.sum() if units is None else losses @ units.reshape(-1).to(losses.dtype)
@@ -219,7 +219,7 @@ class GhostEngine:
                     found.setdefault(use.name, []).append((use, part))
         return graph, found, list(unknown)
 
-    def _kept(self, graph: Graph, uses: Iterable[Use]) -> list[Any]:
+    def _read_saved(self, graph: Graph, uses: Iterable[Use]) -> list[Any]:
         """Return what autograd kept for the uses; the backward pass frees it."""
         return [find_saved(graph, use) for use in uses]
 
@@ -256,12 +256,12 @@ class GhostEngine:
 
         def tried() -> tuple[Graph, Routes]:
             graph, losses = self._forward(params, x, y)
-            return graph, self._followed(graph, losses)
+            return graph, self._find_uses(graph, losses)
 
         graph, routes = self.network.holding(params, tried)
         self._routes[graph.form] = routes
 
-    def _followed(self, graph: Graph, losses: Tensor) -> Routes:
+    def _find_uses(self, graph: Graph, losses: Tensor) -> Routes:
         """Return the uses of parameters, by layouts that made-up records show."""
         return find_routes(graph, find_layouts(graph, losses), is_known)
 

@@ -124,7 +124,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         trainer = self._trainer(self._network(X.shape[1], outputs), loss, units, said)
         if self._corrects:
             return self._fit_correction(trainer, X, targets, outputs, groups, units)
-        rows = self._bounded(_dense(X))
+        rows = self._clip_rows(_dense(X))
         trained = trainer.fit(rows, torch.from_numpy(targets), groups=groups)
         self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
         return self
@@ -268,7 +268,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             return Correction(deep, outputs)
         return perceptron(features, hidden, outputs, self.random_state)
 
-    def _bounded(self, X: np.ndarray) -> Tensor:
+    def _clip_rows(self, X: np.ndarray) -> Tensor:
         """Return the rows, clipped to ``data_norm`` and in units of it where one is given.
 
         A row at the bound then has norm sqrt(features), as one of standardised columns has, so that neither
@@ -287,7 +287,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         if self._corrects:
             rows = torch.cat([self._margins(X, declared_bound(self, "data_norm")), self._columns(X)], dim=1)
         else:
-            rows = self._bounded(_dense(X))
+            rows = self._clip_rows(_dense(X))
         device = next(self.module_.parameters()).device
         self.module_.eval()
         with torch.no_grad():

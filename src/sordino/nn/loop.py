@@ -45,8 +45,8 @@ class PrivateSteps:
     def __iter__(self) -> Iterator[int]:
         """Return the steps; loops that only ask for an iterator, as Lightning does twice, begin nothing."""
         if self._begun:
-            raise self._spent()
-        return self._released()
+            raise self._spent_error()
+        return self._release_steps()
 
     def end(self, steps: Iterator[int]) -> None:
         """End a loop that was begun, as a trainer does: what is left of it stays spent."""
@@ -54,15 +54,15 @@ class PrivateSteps:
         if self._begun:
             next(steps, None)
 
-    def _spent(self) -> PlanSpentError:
+    def _spent_error(self) -> PlanSpentError:
         return PlanSpentError(
             "This loop was begun before, and what was left of it is spent: the ledger has closed it. "
             "Call make_private again, with a budget of its own."
         )
 
-    def _released(self) -> Iterator[int]:
+    def _release_steps(self) -> Iterator[int]:
         if self._begun:
-            raise self._spent()
+            raise self._spent_error()
         self._begun = True
         network = self._network
         before = released = torch.empty(0)

@@ -231,9 +231,9 @@ class ShardedEngine(GhostEngine):
             found = self.network.holding(params, lambda: super(ShardedEngine, self)._slopes(params, *block))
         return found
 
-    def _kept(self, graph: Graph, uses: Iterable[Use]) -> list[Any]:
+    def _read_saved(self, graph: Graph, uses: Iterable[Use]) -> list[Any]:
         if not self._gathers:
-            return super()._kept(graph, uses)
+            return super()._read_saved(graph, uses)
         found: dict[Use, Any] = {}
         network: Any = self.network
         for module, names in network.groups:
@@ -250,13 +250,13 @@ class ShardedEngine(GhostEngine):
             )
         return super()._routes_of(graph, x, y)
 
-    def _followed(self, graph: Graph, losses: Tensor) -> Routes:
-        uses, unknown = super()._followed(graph, losses)
+    def _find_uses(self, graph: Graph, losses: Tensor) -> Routes:
+        uses, unknown = super()._find_uses(graph, losses)
         try:
-            kept = self._kept(graph, uses)
+            kept = self._read_saved(graph, uses)
         except RuntimeError:  # a checkpoint inside of a layer runs it again, and finds shards
             object.__setattr__(self, "_gathers", True)
-            kept = self._kept(graph, uses)
+            kept = self._read_saved(graph, uses)
         whole = {leaf.untyped_storage()._cdata for leaf in self.network.leaves({}).values()}
         odd = dict(unknown)
         for use, values in zip(uses, kept, strict=True):

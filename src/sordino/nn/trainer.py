@@ -359,7 +359,7 @@ class Trainer:
         source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
         if is_sharded(self.model):
-            network = _sharded().ShardedNetwork(self.model, loss, self.precision, source.fields)
+            network = _sharded_module().ShardedNetwork(self.model, loss, self.precision, source.fields)
         else:
             network = Network(
                 _place(copy_module(self.model), self.device), loss, self.precision, source.fields
@@ -387,7 +387,7 @@ class Trainer:
         made_up = make_up_records(network, *source.example, 2, 1.0)
         executor = source.executor(device, chunk, noisy_device, processes, made_up)
         if network.sharded:
-            executor = _sharded().sharded_executor(executor, engine, source.example, expected)
+            executor = _sharded_module().sharded_executor(executor, engine, source.example, expected)
         mark = check_records(executor, network, source.example)
         watch, shown = self._watch(network, solver.recipe, source)
         facts = (*public_facts(task), *owner_facts(self), *shown, *self.public)
@@ -535,7 +535,7 @@ def trainer_of(model: nn.Module, loss: Loss, settings: dict[str, Any]) -> Traine
     return Trainer(model, loss, **settings)
 
 
-def _sharded() -> Any:
+def _sharded_module() -> Any:
     """Return the module of sharded models: torch's is slow to import, and few need it."""
     return import_module("sordino.nn.sharded")
 

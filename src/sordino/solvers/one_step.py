@@ -170,7 +170,7 @@ class OneStep:
         matrix = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
         there = ~self.units.seldom | (np.diag(matrix) > _THERE * unsure)
         noisy, axes = np.linalg.eigh(matrix[np.ix_(there, there)])
-        sizes, axes = _cleaned(noisy, unsure), np.eye(d)[:, there] @ axes
+        sizes, axes = _clean_eigenvalues(noisy, unsure), np.eye(d)[:, there] @ axes
         floor = max(_KNOWN * unsure, 1e-9 * float(np.abs(sizes).max()), 1e-300)
         known = sizes > floor
         known[-1] = True
@@ -249,7 +249,7 @@ class Trial:
         return float(np.log(np.maximum(np.einsum("ij,jk,ik->i", errors, spread, errors), 1e-300)).sum())
 
 
-def _cleaned(sizes: Floats, noise: float) -> Floats:
+def _clean_eigenvalues(sizes: Floats, noise: float) -> Floats:
     r"""Return the mean squares along the axes of a noisy matrix, given its eigenvalues in their order.
 
     Noise drives eigenvalues apart. With entries of deviation ``noise``, root 2 less off the diagonal, the

@@ -29,7 +29,7 @@ from typing import Any
 from sordino.errors import InvalidInputError, PartyError, SordinoError
 from sordino.parties.mpc.charter import Charter
 from sordino.parties.mpc.config import PartyConfig, check_partners
-from sordino.parties.mpc.lasting import opened
+from sordino.parties.mpc.lasting import may_be_open
 from sordino.parties.mpc.links import Credentials, accept, fingerprint_of, peer_fingerprint
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.parties.mpc.tasks import seconds_of
@@ -116,11 +116,11 @@ def _status_of(member: dict[str, Any], own: PartyConfig, plan: JointPlan) -> Ans
         return Answer("out of reach")
 
 
-def opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
+def was_opened_elsewhere(plan: JointPlan, own: PartyConfig) -> bool | None:
     """Ask the others whether an answer of a plan that is over was opened; None if not all of them say so."""
     others = [_pin(row, own) for row in plan.text["members"] if row["name"] != own.name]
     said = [_status_of(row, own, plan).sharing if "control" in row else "" for row in others]
-    return opened(said, plan.share.threshold + plan.share.dropouts)  # who has left was never ready
+    return may_be_open(said, plan.share.threshold + plan.share.dropouts)  # who has left was never ready
 
 
 def _pin(row: dict[str, Any], own: PartyConfig) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class Daemon:
             with contextlib.suppress(SordinoError):
                 if read_transcript(path).is_in_doubt and not self._is_at_work(path.parent.name):
                     plan = path.with_name("plan.json")
-                    if opened_elsewhere(JointPlan.load(plan), self.config) is not None:
+                    if was_opened_elsewhere(JointPlan.load(plan), self.config) is not None:
                         self._start(path.parent.name, plan)
 
     def _start(self, digest: str, plan: Path) -> None:

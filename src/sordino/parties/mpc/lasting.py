@@ -275,7 +275,7 @@ def _attempts(heard: list[dict[str, Any]], number: int) -> list[Any]:
     return [two[place] if isinstance(two, list) and len(two) == 2 else "" for two, place in kept]
 
 
-def opened(said: Iterable[str], threshold: int) -> bool | None:
+def may_be_open(said: Iterable[str], threshold: int) -> bool | None:
     """Tell whether an answer may be open, from how far each of the others came in a run that is over.
 
     It is for one who sent nothing, by its own files: one word of an opening, and an answer may be open.

@@ -32,7 +32,7 @@ from sordino.parties.mpc.config import (
     sum_spending,
     transcript_path,
 )
-from sordino.parties.mpc.control import opened_elsewhere
+from sordino.parties.mpc.control import was_opened_elsewhere
 from sordino.parties.mpc.lasting import TRIES, Lasting, header_of, parse, require_near
 from sordino.parties.mpc.links import PartyLostError
 from sordino.parties.mpc.plan import JointPlan
@@ -128,7 +128,16 @@ class PartyRun:
                 self._start()
                 return self._learn()
             except BaseException as error:
-                self._leave(error)
+                # End what an earlier process has booked where the others do not come back, and say why.
+                ours = isinstance(error, SordinoError)
+                if ours and self._story.is_spent and not self._is_taken:
+                    with contextlib.suppress(SordinoError):
+                        self._end_booking(self._resume(), type(error).__name__)
+                kind = "refused" if isinstance(error, PlanRefusedError) else "failed"
+                # Only our own errors are known to quote no data.
+                reason = str(error) if ours else type(error).__name__
+                self._transcript.write(kind, durable=True, reason=reason, code=code_of(error).value)
+                self._lasting.close(farewell=True)
                 raise
 
     def _start(self) -> None:
@@ -138,18 +147,6 @@ class PartyRun:
             if not self._story.is_spent:
                 raise
             self._lasting.wait(error)
-
-    def _leave(self, error: BaseException) -> None:
-        """End what an earlier process has booked where the others do not come back, and say why."""
-        ours = isinstance(error, SordinoError)
-        if ours and self._story.is_spent and not self._is_taken:
-            with contextlib.suppress(SordinoError):
-                self._end_booking(self._resume(), type(error).__name__)
-        kind = "refused" if isinstance(error, PlanRefusedError) else "failed"
-        # Only our own errors are known to quote no data.
-        reason = str(error) if ours else type(error).__name__
-        self._transcript.write(kind, durable=True, reason=reason, code=code_of(error).value)
-        self._lasting.close(farewell=True)
 
     def _find_booking(self) -> None:
         """Write what a process that died between the ledger and its transcript could not write any more."""
@@ -340,7 +337,7 @@ class PartyRun:
 
     def _end_doubt(self) -> NoReturn:
         """Ask the others whether an answer was opened in a run that ended before this member opened one."""
-        found = opened_elsewhere(self.plan, self.config)
+        found = was_opened_elsewhere(self.plan, self.config)
         if found is None:
             raise PlanRefusedError("Not all members have said yet whether they opened an answer.", Code.SPENT)
         with (

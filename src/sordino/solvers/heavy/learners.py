@@ -344,7 +344,11 @@ class ProjectedGradient:
         for t in range(self.steps):
             point = replace(point, w=walk.point.w)
             if t in refresh:
-                cut, size = self._threshold(curator, problem, point)
+                # Bias and noise are compared per coordinate, or in norm where norms are truncated.
+                noise = self._noise(curator, problem, replace(point, threshold=1.0)) * problem.population
+                if self.truncation.by == "coordinate":
+                    noise /= math.sqrt(point.size)
+                cut, size = self.scaling.threshold(curator, problem.population, point, noise)
                 # Gradients shrink on the way: an octave that shows later was there before, or is noise.
                 point = replace(point, threshold=min(cut, point.threshold) if t else cut)
                 walk.allow(step * self._patience(curator, problem, point, size))
@@ -376,13 +380,6 @@ class ProjectedGradient:
             return 1.0
         residual = size / (math.sqrt(point.size) if self.truncation.by == "norm" else 1.0)
         return patience(self._noise(curator, problem, point) / residual, self.steps)
-
-    def _threshold(self, curator: Curator, problem: Problem, point: GradientPoint) -> tuple[float, float]:
-        # Bias and noise are compared per coordinate, or in norm where norms are truncated.
-        noise = self._noise(curator, problem, replace(point, threshold=1.0)) * problem.population
-        if self.truncation.by == "coordinate":
-            noise /= math.sqrt(point.size)
-        return self.scaling.threshold(curator, problem.population, point, noise)
 
 
 class _Walk:

@@ -46,12 +46,12 @@ class Gauss:
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
-        matrix = {self.asked: self._asked(problem)}
+        matrix = {self.asked: self._matrix_release(problem)}
         return problem.planned(
             **spectrum.moments_release(problem), **matrix, **spectrum.spectrum_release(problem)
         )
 
-    def _asked(self, problem: PcaProblem) -> Release:
+    def _matrix_release(self, problem: PcaProblem) -> Release:
         noise = problem.symmetric(spectrum.weight_of_rest(problem, last=True))
         return Release(GramMatrix(problem.data_norm), noise, Full())
 
@@ -102,7 +102,7 @@ class ModSulq(Gauss):
     )
     asked: ClassVar[str] = "triangle"
 
-    def _asked(self, problem: PcaProblem) -> Release:
+    def _matrix_release(self, problem: PcaProblem) -> Release:
         noise = problem.gaussian(spectrum.weight_of_rest(problem, last=True))
         return Release(GramTriangle(problem.data_norm), noise, Full())
 

@@ -103,7 +103,7 @@ class Averaged:
     value: Floats
     variance: float = 0.0
 
-    def with_one(self, t: int, inner: Floats, std: float) -> Averaged:
+    def add(self, t: int, inner: Floats, std: float) -> Averaged:
         """Return the mean with one more; newer ones weigh more, as the basis was still moving."""
         weight = LATE / (t + LATE)
         return Averaged(
@@ -111,7 +111,7 @@ class Averaged:
             (1 - weight) ** 2 * self.variance + (weight * std) ** 2,
         )
 
-    def turned(self, old: Floats, new: Floats) -> Averaged:
+    def rotate(self, old: Floats, new: Floats) -> Averaged:
         """Return the mean in the coordinates of the new basis."""
         turn = spectrum.polar(old.T @ new)
         return replace(self, value=turn.T @ self.value @ turn)
@@ -237,10 +237,10 @@ class Spca:
             answer = curator.release("batch", (basis, place.ball))
             products = products.first(basis, answer, std) if t == 0 else products
             products, answer = products.after(answer), products.about(basis, answer)
-            inner = inner.with_one(t, basis.T @ answer, std)
+            inner = inner.add(t, basis.T @ answer, std)
             step = (self.step / (t + 1) if self.decay else self.step) / products.unit
             moved = spectrum.polar(basis + step * answer)
-            basis, inner = moved, inner.turned(basis, moved)
+            basis, inner = moved, inner.rotate(basis, moved)
             yield products.principal(
                 inner.value, spectrum.by_strength(basis, inner.value), math.sqrt(inner.variance)
             )
@@ -362,5 +362,5 @@ class Vrpca:
                     if epoch
                     else spectrum.polar(answer)
                 )
-                basis, inner = moved, inner.turned(basis, moved)
+                basis, inner = moved, inner.rotate(basis, moved)
                 yield products.principal(inner.value, spectrum.by_strength(basis, inner.value), std)

@@ -132,7 +132,11 @@ def choose_count(rule: float | str, principal: Principal, features: int) -> int:
     stand out of the noise, ``"broken-stick"`` the axes above the lengths of a randomly broken stick.
     """
     if rule == "gap":
-        return _gap(principal)
+        seen = _count_seen(principal)
+        if seen < 2:
+            return max(seen, 1)
+        y = principal.noisy[: min(seen + 1, principal.noisy.size)]
+        return int(np.argmax(y[:-1] - y[1:])) + 1
     ratio = principal.variances / principal.total
     if rule == "broken-stick":
         stick = np.cumsum(1 / np.arange(features, 0, -1.0))[::-1] / features
@@ -154,14 +158,6 @@ def _count_seen(principal: Principal) -> int:
     if principal.noise == 0:
         return int(principal.noisy.size)
     return int((principal.noisy > principal.edge + 3 * principal.noise).sum())
-
-
-def _gap(principal: Principal) -> int:
-    seen = _count_seen(principal)
-    if seen < 2:
-        return max(seen, 1)
-    y = principal.noisy[: min(seen + 1, principal.noisy.size)]
-    return int(np.argmax(y[:-1] - y[1:])) + 1
 
 
 def by_strength(basis: Floats, inner: Floats) -> Floats:
