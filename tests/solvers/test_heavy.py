@@ -16,7 +16,7 @@ from sordino.problems.robust import GradientPoint, RobustSum, Sample, Truncation
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.heavy.learners import GradientStep, HeavyTailedSparse, ProjectedGradient, Scaling, Step
-from sordino.solvers.heavy.location import consistent, location_release
+from sordino.solvers.heavy.location import location_release, reconcile_levels
 from sordino.solvers.heavy.mean import RobustMean, Tail, known_bias, moment_threshold
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -207,9 +207,9 @@ def test_levels_that_disagree_are_made_consistent_and_sum_to_the_public_count():
     while levels[0].size > 2:
         levels.insert(0, levels[0].reshape(-1, 2).sum(axis=1))
     exact = np.concatenate(levels)
-    np.testing.assert_allclose(consistent(exact, depth, leaves.sum()), leaves)
+    np.testing.assert_allclose(reconcile_levels(exact, depth, leaves.sum()), leaves)
     noisy = exact + 10 * rng.normal(size=exact.size)
-    better = consistent(noisy, depth, leaves.sum())
+    better = reconcile_levels(noisy, depth, leaves.sum())
     assert better.sum() == pytest.approx(leaves.sum())
     ours, theirs = (np.cumsum(c)[:-1] - np.cumsum(leaves)[:-1] for c in (better, noisy[-(2**depth) :]))
     assert np.std(ours) < 0.6 * np.std(theirs)

@@ -78,9 +78,9 @@ class GridLoss:
                 low = middle
             else:
                 high = middle
-        return self._inside(low, delta)
+        return self._solve_in_cell(low, delta)
 
-    def _inside(self, cell: int, delta: float) -> float:
+    def _solve_in_cell(self, cell: int, delta: float) -> float:
         """Solve ``mass - e^(epsilon - left) * tilted = delta`` in the cell that starts at ``left``."""
         left, first = cell * self.interval, max(cell + 1 - self.start, 0)
         tail, gap = self.probabilities[first:], left - self.losses(first)

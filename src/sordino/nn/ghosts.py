@@ -106,7 +106,7 @@ def _scatter(total: Tensor, table: Table, factors: Tensor) -> Tensor:
 
 
 def _gram_of_windows(product: Product) -> Tensor | None:
-    """Return the products of all pairs of windows, if there is a shorter way and windows are the wider."""
+    """Return the products of all pairs of windows, where no window is needed for them; else None."""
     places, rows, columns = product.sizes
     return product.gram() if isinstance(product, Windows) and places > 1 and rows < columns else None
 
@@ -144,12 +144,12 @@ class Rows:
 
 def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) -> Iterator[Ghost | Rows]:
     """Yield what the clip needs about one parameter; with ``form`` all gradients are formed."""
-    groups = _by_end(graph, found)
+    groups = _group_by_end(graph, found)
     if not form and len(found) == 1 and (turned := _without_windows(name, groups)) is not None:
         yield turned
         return
     merged = {path: _merge(parts, graph, name) for path, parts in groups.items()}
-    apart = not form and _apart(graph, list(merged)) and None not in merged.values()
+    apart = not form and _norms_add_up(graph, list(merged)) and None not in merged.values()
     ends: dict[Any, list[tuple[Step, ...]]] = {}
     for path, whole in merged.items():
         if apart and isinstance(whole, (Product, Table, Tied)) and not _direct_pays(whole):
@@ -175,14 +175,14 @@ def _at_parameter(graph: Graph, ways: list[tuple[Step, ...]], value: Tensor) -> 
 
 
 def _without_windows(name: str, groups: dict[tuple[Step, ...], list[Found]]) -> Rows | None:
-    """Return gradients of a kernel that are formed faster than its windows are unfolded."""
+    """Return the formed gradients of a kernel where that is faster than to unfold its windows; else None."""
     part = groups.get((), [None])[0]
     if not isinstance(part, Windows) or not _direct_pays(part) or (values := part.form()) is None:
         return None
     return Rows(name, values.flatten(1), values.shape[1:])
 
 
-def _by_end(graph: Graph, found: list[tuple[Use, Found]]) -> dict[tuple[Step, ...], list[Found]]:
+def _group_by_end(graph: Graph, found: list[tuple[Use, Found]]) -> dict[tuple[Step, ...], list[Found]]:
     """Group the uses by what they use: the parameter itself, however transposed, or something made of it."""
     groups: dict[tuple[Step, ...], list[Found]] = {}
     for use, part in found:
@@ -210,7 +210,7 @@ def _end_shape(graph: Graph, path: tuple[Step, ...], name: str) -> torch.Size:
     return torch.Size(graph.nodes[path[0].node]._input_metadata[path[0].output].shape)
 
 
-def _apart(graph: Graph, paths: list[tuple[Step, ...]]) -> bool:
+def _norms_add_up(graph: Graph, paths: list[tuple[Step, ...]]) -> bool:
     """Tell whether the norms of the groups add up: nothing between changes them, and none overlap."""
     if not all(graph.signature[step.node] in KEEPING for path in paths for step in path):
         return False

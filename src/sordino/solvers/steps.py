@@ -173,8 +173,8 @@ class GradientPlan:
 
 # --------------------------- How far to step on noisy gradients: a rule on public and released numbers only
 
-# What a last margin may carry of noise, in units of the targets: more hides the signal, less stops short of
-# it. With a threshold noise decides which coefficients survive, so it has to be less.
+# How much noise the margins of the last iterate may carry, in units of the targets: more hides the signal,
+# less ends the steps too early. With a threshold noise chooses coefficients, so there has to be less of it.
 DENSE, SPARSE, NUMBERS = 1.2, 0.8, 0.15
 MOMENTUM = 0.9
 # Without noise a step is at most so many times one over the largest curvature that a record can have.
@@ -241,9 +241,9 @@ class Pace:
 # A margin of logistic regression at which its slope is one or zero, and one by which it is moved to see how
 # steep the slopes are.
 SATURATION, SHIFT = 30.0, 1.5
-# How much more noise a margin may carry where that along the shared direction, which later steps take back,
-# is not counted; from how many steps on some are well spent on finding it; after which shares of them the
-# slopes are looked at; up to how many times longer steps get where margins are sure.
+# APART: how much more noise margins may carry across the shared direction; later steps take back what lies
+# along it. PROBING: the least number of steps of which two may be spent on finding it. LOOKS: the shares of
+# the steps after which slopes are looked at. SUREST: how many times longer steps get at most.
 APART, PROBING, LOOKS, SUREST = 1.4, 10, (0.3, 0.6), 8.0
 
 

@@ -71,7 +71,7 @@ def reproduce(
     seeds, runs = range(1 if quick else table.repeats), table.runs().values()
     done = {run.key: {int(one["seed"]) for one in store.outcomes(run)} for run in runs}
     todo = [(run, seed) for seed in seeds for run in runs if seed not in done[run.key]]
-    for count, (run, result) in enumerate(_results(name, todo, quick, jobs, 60 * minutes)):
+    for count, (run, result) in enumerate(_run_all(name, todo, quick, jobs, 60 * minutes)):
         progress(run.key, count, len(todo))
         store.add(run, *result())
     return write_page(name, folder, quick=quick)
@@ -87,10 +87,10 @@ def write_page(name: str, folder: Path, *, quick: bool = False) -> Path:
     return page
 
 
-def _results(
+def _run_all(
     name: str, todo: Sequence[tuple[tables.Runs, int]], quick: bool, jobs: int, seconds: float
 ) -> Iterator[tuple[tables.Runs, Callable[[], tuple[tables.Outcome, str, float]]]]:
-    """Yield outcomes as they come: made here when they are called, or in processes that build tables anew."""
+    """Yield each run and a function that returns its outcome: it is made then, or was by another process."""
     end, work = time.monotonic() + seconds, partial(_run_one, TABLES[name], quick)
     if jobs == 1:
         for run, seed in todo:

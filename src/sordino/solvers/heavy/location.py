@@ -178,10 +178,10 @@ def quantiles_of(below: Floats, total: float, ranks: Floats, borders: Floats) ->
 
 def counts_below(nodes: Floats, depth: int, total: float) -> Floats:
     """Return for each cell the noisy number of records in it and below it."""
-    return np.cumsum(consistent(nodes, depth, total))
+    return np.cumsum(reconcile_levels(nodes, depth, total))
 
 
-def consistent(nodes: Floats, depth: int, total: float) -> Floats:
+def reconcile_levels(nodes: Floats, depth: int, total: float) -> Floats:
     r"""Return leaf counts that agree with all levels in the least-squares sense and sum to ``total``."""
     starts = np.cumsum([0, *(2**level for level in range(1, depth + 1))])
     levels = [nodes[a:b] for a, b in itertools.pairwise(starts)]
@@ -228,9 +228,9 @@ def median_of(
 
     The points have equal ratios on both sides of zero, so the error is a small fraction of the median: a
     shift of the data moves the answer with it. Between two clusters of equal size every point is a median:
-    the first one asked whose count is within ``near`` deviations of a half is taken, which is in their middle
-    rather than at the edge of one. All steps are asked in any case; the plan has paid them. Between finite
-    ``limits`` the points have equal distances, and too few records are put in the middle.
+    the first point asked whose count is within ``near`` deviations of a half is taken, which lies between the
+    clusters and not at the edge of one. All steps are asked in any case; the plan has paid them. Between
+    finite ``limits`` the points have equal distances, and too few records are put in the middle.
     """
     times, noise = curator.plan.releases[name].times, noise_std(curator, name)
     near *= float(np.hypot(noise, np.sqrt(population) / 2.0))
