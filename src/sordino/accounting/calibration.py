@@ -106,6 +106,10 @@ USUAL = 1e-4, 1e4
 JUMP = 10.0
 """A bracket over which epsilon falls this many times faster than beside it holds a jump, not a root."""
 
+ROUNDED = 2e-5
+"""Brackets this narrow (in the logarithm of the scale) are not cut further: a certificate of many rare steps
+moves by its rounding, up to 1 %, and no scale in between need be proven nearer to the target."""
+
 
 def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
     """Return the plan with the smallest noise that is proven (epsilon, delta)-DP.
@@ -204,6 +208,8 @@ class Search:
             self._narrow(x, epsilon)
             if self._jumps():
                 return self._beside_the_jump()
+            if self.enough - self.too_little < ROUNDED and self.below[0][1] > 0.99 * self.target:
+                return math.exp(self.enough)
             x = self._next(x, epsilon)
         reached = [math.exp(y) for _, y in self.points] or [math.inf]
         raise self._unreachable(f"The search reached costs between {min(reached):.3g} and {max(reached):.3g}")
