@@ -290,7 +290,7 @@ WINDOWS, SUMMED = products._windows, graph._sum_to
     ("where", "what", "twin", "name"),
     [
         (ghosts, "_merge", _no_cross_terms, "tied"),
-        (ghosts, "_apart", lambda graph, paths: True, "functions"),
+        (ghosts, "_norms_add_up", lambda graph, paths: True, "functions"),
         (graph, "_sum_to", lambda value, shape: SUMMED(value, shape) / 2, "standardised"),
         (products, "_windows", lambda a, k, d, s: WINDOWS(a.flip(2), k, d, s), "video"),
     ],
