@@ -7,7 +7,7 @@ import pytest
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.problems.queries import ClassSums, log_shares
+from sordino.problems.queries import ClassSums, expected_mean, log_shares
 
 
 def sums(query, targets, weights=None):
@@ -55,3 +55,19 @@ def test_a_share_below_zero_becomes_small_and_noise_alone_becomes_alike():
     assert -8 < log_shares(np.array([0.51, -0.51]), 0.01) < -4
     assert abs(log_shares(np.array([2.0, -2.0]), 20.0)) < 0.01
     assert abs(log_shares(np.array([0.2, -0.2]), 5.0)) < 0.01
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_mean_is_kept_where_it_is_clear_and_next_to_nothing_where_it_is_noise(counts):
+    assert expected_mean(37.0, 0.0, 100.0, counts) == 37.0
+    assert expected_mean(37.0, 2.0, 100.0, counts) == pytest.approx(37.0, rel=0.01)
+    assert expected_mean(130.0, 0.1, 100.0, counts) == 100.0
+    assert abs(expected_mean(20.0, 300.0, 100.0)) < 1.0
+    assert 0.0 < expected_mean(-50.0, 20.0, 100.0, counts=True) < 10.0
+
+
+def test_the_error_of_an_expected_mean_is_at_most_twice_its_noise():
+    noise = np.random.default_rng(0).normal(size=300)
+    for mean in (0.0, 1.0, 2.0, 3.0, 4.0, 6.0):
+        found = np.array([expected_mean(mean + z, 1.0, 30.0) for z in noise])
+        assert np.sqrt(np.mean((found - mean) ** 2)) < (0.5 if mean == 0.0 else 2.0)

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from sordino.kernel import Curator, SymmetricGaussian
 from sordino.kernel.arrays import Floats, public_norm
@@ -25,7 +24,7 @@ from sordino.problems.affine import (
 )
 from sordino.problems.losses import has_odds
 from sordino.problems.problem import Problem
-from sordino.problems.queries import GradientCounts
+from sordino.problems.queries import GradientCounts, expected_mean
 from sordino.solvers.base import noise_std
 from sordino.solvers.descent import (
     COLUMNS,
@@ -94,9 +93,6 @@ _MOST = 1.5
 _STANDS, _THROWN, _LONGER, _UNSEEN = 3.0, 3.0, 64.0, 0.3
 # How far the mean may be from the centre, and its noise in one answer that is clear, in spreads of targets.
 _SKEW, _CLEAR = 0.4, 0.1
-# The noise of a mean of counts is at least so much of their bound, and puts it below zero by at most
-# so many times itself.
-_LEAST, _FARTHEST = 1e-4, 5.0
 # Means without noise are weighed as if they had so much of the bound.
 _EXACT = 1e-9
 # So much of a sum along an axis is no noise, or the constant is all that is asked.
@@ -594,19 +590,15 @@ def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments)
 def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) -> tuple[float, float]:
     """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
-    All that is left of the releases ``names`` is asked for it. A mean of counts is what is expected of it, by
-    its noise, where none is below zero: rates near zero would cost far more.
+    All that is left of the releases ``names`` is asked for it. A mean that noise could cause is drawn to zero.
     """
     found = [mean_target(curator, problem, name, asks) for name, asks in _left(curator, names).items()]
     means, noises = np.array(found).T
     sure = np.maximum(noises / problem.target_bound, _EXACT) ** -2.0
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
-    if problem.loss.targets != "counts":
-        return mean, noise
-    least = max(noise, _LEAST * problem.target_bound)
-    far = max(mean / least, -_FARTHEST)
-    above = far + math.exp(-0.5 * far * far - log_ndtr(far)) / math.sqrt(2.0 * math.pi)
-    return math.log(min(least * above, problem.target_bound)), noise
+    counts = problem.loss.targets == "counts"
+    found = expected_mean(mean, noise, problem.target_bound, counts)
+    return math.log(found) if counts else found, min(math.hypot(noise, mean - found), problem.target_bound)
 
 
 def _left(curator: Curator, names: Sequence[str]) -> dict[str, int]:

@@ -46,8 +46,8 @@ _GRADIENTS = 300.0
 # and very few all of it: below the last number not even equal classes can be told from noise.
 _CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _SEVERAL, _VERY_FEW = 0.01, 0.05, 4000.0, 3, 17.0
 # So many records outside of the most frequent class are needed to learn which they are: in deviations of a
-# count with all of the budget, and of the released one.
-_LEARNABLE, _TOLD = 2.0, 0.5
+# count with all of the budget, and of the released one. The odds that classes are alike, where shares are all.
+_LEARNABLE, _TOLD, _EVEN = 2.0, 0.5, 6.0
 # A mean of uneven counts is so many bounds over records times epsilon, or it is all that is asked. Their mean
 # square is so many times their mean and its square; at most 2 times the larger for Poisson counts.
 _LEARNABLE_MEAN, _UNEVEN = 80.0, 3.0
@@ -122,7 +122,7 @@ def constant_odds(curator: Curator, problem: Problem, names: Sequence[str], targ
     found += [] if targets.means is None else [targets.means]
     sure = np.array([max(noise, 1e-9) ** -2.0 for _, noise in found])
     means = np.average([mean for mean, _ in found], axis=0, weights=sure)
-    return log_shares(means, float(sure.sum() ** -0.5), alike=1.0)
+    return log_shares(means, float(sure.sum() ** -0.5), alike=_EVEN)
 
 
 def _class_means(curator: Curator, problem: Problem, name: str) -> tuple[Floats, float]:
