@@ -305,3 +305,15 @@ def test_rows_that_are_long_and_have_the_opposite_slope_leave_the_model_no_worse
         lost.append(log_loss(y, model.predict_proba(x[:, None])) - shares)
     assert np.mean(lost) < 0.005
     assert max(lost) < 0.03
+
+
+@pytest.mark.parametrize(("n", "said"), [(1000, True), (30_000, False)])
+def test_rows_that_noise_may_hide_are_said_where_their_log_odds_may_cost_more_than_a_model_gains(n, said):
+    """With 1,000 records the log loss was .8 above that of the shares, without a word."""
+    for seed in range(3):
+        x, draw = some_long(n, 0.02, 100.0, seed)
+        y = draw(np.where(np.abs(x) > 1, 0.0, 2.0 * x))
+        with seeded_noise_not_private(seed), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            LogisticRegression(1.0, 1e-6, data_norm=100.0, classes=[0, 1]).fit(x[:, None], y)
+        assert any("tighter data_norm" in str(w.message) for w in told) == said

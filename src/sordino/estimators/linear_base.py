@@ -373,6 +373,12 @@ class LinearModel(LinearParameters, Coefficients):
             )
         elif problem.loss.link.odds and not np.any(found["coef_"]) and math.isfinite(problem.epsilon):
             self._warn(f"{alone} shares of the classes. Use more records, more epsilon or fewer columns.")
+        if guessed := getattr(last, "guessed", 0.0):
+            self._warn(
+                f"most rows are far shorter than data_norm, and noise may hide up to {guessed:.1%} of the records "
+                "with longer ones: their log odds are guesses, which may cost more than the model gains. "
+                "Declare a tighter data_norm: rows are clipped to it."
+            )
         if problem.loss.name == "gamma" and problem.population * problem.epsilon < _FEW_AMOUNTS:
             self._warn(
                 f"fewer than {_FEW_AMOUNTS:g} records times epsilon do not bring a model of amounts near the "

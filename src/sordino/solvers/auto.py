@@ -57,6 +57,7 @@ from sordino.solvers.length import (
     class_share,
     constant_odds,
     constant_weights,
+    hidden_rows,
     learnable,
     length_query,
     length_share,
@@ -599,6 +600,7 @@ class Auto:
             last.bitten,
             Around.of(problem, affine, model.moments, factor if problem.outputs == 1 else None),
             unseen=last.unseen * unit,
+            guessed=hidden_rows(curator, problem, model, last.w),
         )
 
     def _constant(

@@ -45,7 +45,8 @@ class NoisyCoefficients:
 
     ``bitten`` says that released numbers show a clip that bites, and that not all of it was put back;
     ``around`` is what the run has released of the loss around the result; ``mean_noise`` is that of the mean
-    of the targets, where it is all that the model is; ``unseen`` is what clips may have taken from that mean.
+    of the targets, where it is all that the model is; ``unseen`` is what clips may have taken from that mean;
+    ``guessed`` is the share of records whose rows may be so long that their log odds are guesses.
     """
 
     value: Any
@@ -54,6 +55,7 @@ class NoisyCoefficients:
     around: Any = None
     mean_noise: float = 0.0
     unseen: float = 0.0
+    guessed: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import softmax
 
 from sordino.kernel import Curator
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Floats, public_norm
 from sordino.problems.affine import Affine, MarginFit, OwnPart
 from sordino.problems.losses import has_labels, has_odds, sigmoid
 from sordino.problems.problem import Problem
@@ -188,6 +188,8 @@ _LOST, _LEFT, _ON_THE_WAY = 0.25, 0.99, math.sqrt(0.5)
 _NEARLY, _ARRIVED = 0.06, 1e-12
 # Rows of which the mean square is this part of the largest are about as long as the longest.
 _ALIKE = 3.0
+# Rows so many times as long as most may hide, and cost so much of log loss, before a model says so.
+_FARTHER, _RUINED = 16.0, 0.35
 # The least slope, in standard deviations of what is known of it.
 _LEAST = 0.1
 
@@ -289,6 +291,19 @@ def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float
     longer = moments.stretch - 1.0 + unseen * max(model.affine.longest(problem.data_norm) - 1.0, 0.0)
     short = float((squares * left / (1.0 - left)).sum() / whole)
     return min(1.0, _LOST * lost + longer + short + chance), chance, more
+
+
+def hidden_rows(curator: Curator, problem: Problem, model: Descended, w: Floats) -> float:
+    """Return the share of records that counts of sizes may not show, where the model may be a guess for them; or 0.
+
+    So few rows may be as long as declared. Where those that are seen are far shorter, log odds of the others
+    are guesses, and if half of them are wrong, they may cost more than all others gain.
+    """
+    longest = float(model.affine.scale.min()) * problem.data_norm  # in any column
+    share = _SURE * noise_std(curator, "sizes") / problem.population
+    margin = longest * public_norm(w[..., : model.affine.scale.size])
+    guessed = has_odds(problem.loss) and longest > _FARTHER and 0.5 * share * margin > _RUINED
+    return min(share, 1.0) if guessed else 0.0
 
 
 def length_share(problem: Problem, coefficients: int) -> float:
