@@ -350,8 +350,8 @@ def sure(cells: int) -> float:
 # The grid of log odds on which the share of a class is guessed, and the odds that all classes are alike: what
 # three deviations of noise may cause starts no descent.
 _FARTHEST, _POINTS, ALIKE = 12.0, 961, 20.0
-# The least size of a mean, in bounds; one with less noise than this part of it is clear.
-_SMALLEST, _CLEAR = 1e-4, 0.03
+# The least mean of numbers and of counts, in bounds; one with less noise than the last part of it is clear.
+_SMALLEST, _CLEAR = (1e-3, 1e-4), 0.03
 
 
 @dataclass(frozen=True)
@@ -419,16 +419,16 @@ def _expected_share(seen: float, noise: float, classes: int, alike: float) -> fl
 def expected_mean(seen: float, noise: float, bound: float, counts: bool = False) -> float:
     """Return what is expected of a mean of targets with this bound that was seen with normal noise.
 
-    Before, numbers have the mean zero, or another one of any size up to the bound, with even odds: so a mean
-    that is mostly noise is next to nothing. Counts have Jeffreys' law. Free: it reads released numbers only.
+    Before, all sizes of a number up to the bound are as likely, on either side of zero: so a mean that is
+    mostly noise is next to nothing. Counts have Jeffreys' law. Free: it reads released numbers only.
     """
-    if noise < max(_SMALLEST * bound, _CLEAR * abs(seen)) and not (counts and seen < noise / _CLEAR):
+    least = _SMALLEST[counts]
+    if noise < max(least * bound, _CLEAR * abs(seen)) and not (counts and seen < noise / _CLEAR):
         return min(max(seen, -bound), bound)  # no grid is so fine
-    sizes = bound * np.geomspace(_SMALLEST, 1.0, _POINTS)
+    sizes = bound * np.geomspace(least, 1.0, _POINTS)
     if counts:
-        return _expect(sizes, 0.5 * np.log(sizes), seen, max(noise, _SMALLEST * bound))
-    law = np.append(np.zeros(2 * _POINTS), math.log(2 * _POINTS))
-    return _expect(np.concatenate([-sizes, sizes, [0.0]]), law, seen, noise)
+        return _expect(sizes, 0.5 * np.log(sizes), seen, max(noise, least * bound))
+    return _expect(np.append(-sizes, sizes), np.zeros(2 * _POINTS), seen, noise)
 
 
 def _expect(points: Floats, law: Floats, seen: float, noise: float) -> float:

@@ -484,7 +484,7 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
         clipped = _CLIPPED * (1.0 / max(found.bend, _UNCLIPPED) - 1.0) / np.sqrt(problem.population * bends)
         out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
         drowned, taken = slopes.cost > 1.0, slopes.taken
-    if has_odds(problem.loss) or (problem.loss.targets == "numbers" and moments is not None):
+    if has_odds(problem.loss) or problem.loss.targets == "numbers":
         out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
@@ -641,7 +641,8 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float, float]:
     once = 1 if spread * width < _CLEAR * whole.targets.spread else asks - 1
     narrow, noise = whole.mean(w, width, once)
     wide, most = whole.mean(w, whole.widest, asks - once)
-    bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
+    missed = believe(narrow - wide, noise**2 + most**2, (whole.widest / whole.targets.size) ** 2)
+    bias = max(bias / whole.targets.size, abs(missed)) ** 2
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
     return error * (narrow / sure + wide / unsure), error, abs(wide) + most
@@ -657,7 +658,7 @@ def _move(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     spread = whole.targets.spread / whole.targets.size
-    shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - 4.0 * error))
+    shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - error))
     out[-1] -= shift / whole.own.intercept
     return out, (abs(shift) - 3.0 * math.sqrt(error)) / spread, unseen
 
