@@ -80,8 +80,9 @@ MOMENTS, UNITS = 0.05, 0.04
 # and numbers of records need more: what counts do not show is followed less than by sums (Adult, n = 8,000:
 # .848 for .853), so that they are asked for each column.
 _SHOWN = 400.0
-# Rows are added up that are clipped at so many times their usual length.
-_LONG = 1.5
+# Rows are added up that are clipped at so many times their usual length, and at more by this power of how much
+# is shown: a clip of rows draws the mean of a column that is far from zero nearer by many of its deviations.
+_LONG, _LONGER = 1.5, 0.125
 # Rows are no smaller than this part of the root of their mean square.
 _LEAST = 0.5
 # A column has a size around its mean where this share of its entries is shown not to be zero; but not where
@@ -167,7 +168,8 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
     units, sizes, shown = _column_units(curator, problem, None)
     flat = Affine(np.zeros(d), 1.0 / units, 0.0)
     hidden = sure(d) * noise_std(curator, "units") / n  # so many entries may be there where counts show none
-    usual = _LONG * math.sqrt(max(float(sizes[1].sum()), min(hidden, 1.0)))
+    longer = max(n * problem.epsilon / (_SHOWN * d), 1.0) ** _LONGER if math.isfinite(problem.epsilon) else 1e3
+    usual = _LONG * longer * math.sqrt(max(float(sizes[1].sum()), min(hidden, 1.0)))
     own = usual / n
     means = curator.release("moments", flat.resize(1.0 / usual)) * own if problem.intercept else np.zeros(d)
     means = units * shrunk(means, noise_std(curator, "moments") * own, d)
@@ -201,8 +203,9 @@ def _column_units(
     farthest, found = before / units, _SIZES.on_grid(counts, octave - LOWEST)
     kept, seen = _SIZES.standing(found, many * noise, 1.0)
     last, cells = np.where(kept > 0.0, np.arange(2, seen.size + 2), 2).max(axis=1), np.arange(found.shape[1])
-    near = np.where((cells >= last[:, None] - _TAIL) & (cells < last[:, None]), found, 0.0).sum(axis=1)
-    lost = np.maximum(n - near - 2.0 * noise * math.sqrt(_TAIL), 0.0)
+    below = np.where(cells < last[:, None], found, 0.0)
+    near = np.where(cells >= last[:, None] - _TAIL, below, 0.0).sum(axis=1) + 2.0 * noise * math.sqrt(_TAIL)
+    lost = np.maximum(n - np.maximum(near, below.sum(axis=1) + 2.0 * noise * np.sqrt(last)), 0.0)
     first, second = (kept @ seen**power + lost * farthest**power for power in (1, 2))
     counted = kept.any(axis=1)
     own = np.where(counted, second / np.where(counted, first, 1.0), 1.0)
