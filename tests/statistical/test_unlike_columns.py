@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.linear_model import LinearRegression as PlainLinear
 from sklearn.metrics import log_loss
 
 from sordino import LinearRegression, LogisticRegression, Schema
