@@ -483,3 +483,41 @@ def test_few_uneven_counts_are_no_worse_than_their_mean(n, epsilon):
         constant = mean_poisson_deviance(y, np.full(n, y.mean()))
         more.append(mean_poisson_deviance(y, found) / constant - 1.0)
     assert np.mean(more) < 0.03
+
+
+def weighted_step(n, seed):
+    """Return a column, targets that jump in it, and weights from 0 to 10 that go with it and are 1.1 in the mean."""
+    public = np.random.default_rng(seed)
+    X = public.beta(0.3, 3, (n, 1))
+    y = np.clip(np.where(X[:, 0] > 0.5, 20, 0) + public.exponential(1, n), 0, 40)
+    heavier = np.where(X[:, 0] > np.median(X[:, 0]), 1.6, 0.6)
+    return X, y, np.minimum(public.exponential(1, n) * heavier, 10.0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 30.0])
+def test_with_weights_the_default_is_weighted_least_squares(epsilon):
+    """A step went by the squares of records that weigh 1: a slope of 10 for 16 at any n and epsilon."""
+    reached = []
+    for seed in range(3):
+        X, y, weights = weighted_step(100_000, seed)
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(epsilon, 1e-6, data_norm=1.0, target_bound=40.0, weight_bound=10.0)
+            found = model.fit(X, y, sample_weight=weights).predict(X)
+        root = np.sqrt(weights)[:, None]
+        ones = np.hstack([X, np.ones((len(X), 1))])
+        best = ones @ np.linalg.lstsq(ones * root, y * root[:, 0], rcond=None)[0]
+        mean = np.average(y, weights=weights)
+        lost, plain, constant = (np.average((y - p) ** 2, weights=weights) for p in (found, best, mean))
+        reached.append((constant - lost) / (constant - plain))
+    assert np.mean(reached) > 0.98
+
+
+def test_a_mean_of_weighted_targets_is_no_sum_of_weights():
+    means = []
+    for seed in range(5):
+        public = np.random.default_rng(seed)
+        X, y = public.normal(size=(2000, 2)), 25.0 + public.normal(size=2000)
+        with seeded_noise_not_private(seed), pytest.warns(FitWarning, match="the model is the mean"):
+            model = LinearRegression(0.04, 1e-6, data_norm=4.0, target_bound=40.0, weight_bound=2.0)
+            means.append(model.fit(X, y, sample_weight=np.ones(2000)).predict(X).mean())
+    assert np.mean(means) == pytest.approx(25.0, abs=6.0)  # 12.5 without the mean weight

@@ -303,7 +303,7 @@ class LinearModel(LinearParameters, Coefficients):
             rows = (SharedExecutor if parts else GroupedExecutor)(rows, groups)
         ask = self._ask(rows.population // self._questions)
         self._check_weighting(weights is not None, groups is not None)
-        task = self._task((rows.population, X.shape[1]), ask, public, groups is not None)
+        task = self._task((rows.population, X.shape[1]), ask, public, groups is not None, weights is not None)
         self.n_iter_ = self._run(task, rows, ask)
         return self
 
@@ -328,9 +328,16 @@ class LinearModel(LinearParameters, Coefficients):
         """Return the norm that rows are clipped to."""
         return declared_bound(self, "data_norm")
 
-    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], grouped: bool = False) -> Task:
+    def _task(
+        self,
+        shape: tuple[int, int],
+        ask: Ask,
+        public: tuple[str, ...],
+        grouped: bool = False,
+        weighted: bool = False,
+    ) -> Task:
         """Return the task for this number of records, or of persons where these are known, and of columns."""
-        problem = self._problem(shape, ask, grouped)
+        problem = replace(self._problem(shape, ask, grouped), weighted=weighted)
         solver = make_solver(self._solver_name(grouped), problem, self._options(problem))
         paper = None
         if check_noise(self.noise):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -340,11 +340,15 @@ class MappedSum(ClippedSum):
 class MappedGram(ClippedSum):
     r"""``sum_i z_i z_i^T`` for the mapped rows ``z_i`` of the map ``params``, their constant entry last.
 
+    With ``weighted``, a row counts by its weight, which is at most 1.
+
     **Privacy.** ``||z z^T||_F = ||z||^2 <= 1``: a row is clipped by its map, its square once more. Replacing
     a row moves the sum by ``sqrt(||z||^4 + ||y||^4 - 2 (z . y)^2) <= sqrt 2``.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
+    weighted: bool = field(default=False, kw_only=True)
 
     def contribution(self, params: Any) -> float:
         return 1.0
@@ -358,7 +362,8 @@ class MappedGram(ClippedSum):
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
         view = records.through(params)
         with np.errstate(over="ignore", invalid="ignore"):
-            return with_constant(view, params, factors_of(view.norms * view.norms, 1.0))
+            factors = factors_of(view.norms * view.norms, 1.0)
+            return with_constant(view, params, weigh(factors, view.weights) if self.weighted else factors)
 
 
 def with_constant(view: MappedRows, affine: Affine, factors: Floats) -> Floats:
@@ -386,12 +391,12 @@ def shells_of(sizes: Floats, count: int) -> Ints:
 
 @dataclass(frozen=True)
 class GramShells(OneCount):
-    r"""``sum_i 4^s_i (1 - 1 / l_i^2) z_i z_i^T`` for each shell s: what clipped second moments lack.
+    r"""``sum_i a_i 4^s_i (1 - 1 / l_i^2) z_i z_i^T`` for each shell s: what clipped second moments lack.
 
     ``params = (affine, longest)``: rows that have length ``l_i > 1`` in a map ``longest`` times as large lie
     in the shell ``2^-(s + 1) <= ||z_i|| < 2^-s``. The noise of a shell is in proportion to the squares of its
     own rows, and one in which nothing but noise is seen can be left out. A shell is a row of the answer, with
-    the upper half of its matrix.
+    the upper half of its matrix. The weight ``a_i`` of a record is at most 1.
 
     **Privacy.** A record adds to one shell a matrix of Frobenius norm ``4^s (1 - 1 / l^2) ||z||^2 <= 1``, and
     no two of them have a negative product: 1 in L2, sqrt 2 when a record is replaced.
@@ -413,6 +418,7 @@ class GramShells(OneCount):
             factors = np.where(
                 longest * sizes > 1.0, factors * (1.0 - np.square(1.0 / (longest * sizes))), 0.0
             )
+            factors = np.asarray(weigh(factors, view.weights))
         out = np.zeros((count, d * (d + 1) // 2))
         for s in np.unique(shell[factors > 0.0]):
             out[s] = SymmetricGaussian.vector(view.gram(np.where(shell == s, factors, 0.0)))

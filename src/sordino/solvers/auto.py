@@ -507,7 +507,8 @@ class Auto:
             "sizes": (SizeCounts("rows", cells), 1, rows),
         }
         if self._metric(problem):
-            queries["second"] = (MappedGram(), 1, SECOND)
+            weighted = problem.weighted and problem.loss.targets == "numbers"
+            queries["second"] = (MappedGram(weighted=weighted), 1, SECOND)
         if problem.loss.targets in ("numbers", "counts"):
             targets = max(SIZES, SIZES_OF_FEW * min(few, 1.0) ** 2)  # counts as exact as those of few
             queries["targets"] = (SizeCounts("targets", cells), 1, targets)
@@ -560,7 +561,7 @@ class Auto:
             yield w
         else:
             targets = skewed_unit(curator, problem, affine, targets, "gradient")
-        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine, stretch))
+        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine, stretch, targets.weight))
         if not self.screens:
             start = constant_weights(problem, affine, targets)
             legs = [Leg.of(self._descent(curator, problem, "gradient", view, start), affine, None, 0)]
@@ -614,8 +615,8 @@ class Auto:
         means = problem.loss.name == "squared" and quantile is None and self.steps >= LEAST_SUMS
         if means and "whole" in curator.plan.releases and not self.stages:
             affine, stretch = self._map_columns(curator, problem)
-            moments = second_moments(curator, problem, affine, stretch)
-            last = None if moments is None else sum_up(curator, problem, affine, moments)
+            moments = second_moments(curator, problem, affine, stretch, targets.weight)
+            last = None if moments is None else sum_up(curator, problem, affine, moments, targets)
             if last is not None and last.added is not None:
                 unit = affine.scale * problem.target_bound
                 value = affine.coefficients(last.w, problem.intercept) * problem.target_bound
@@ -627,7 +628,7 @@ class Auto:
             found, own = rank_steps(whole, quantile, Corrected(w, 0.0), None)
             margin = targets.size * float(found.w[-1])
         elif not has_odds(problem.loss):
-            margin, own = constant_margin(curator, problem, [*names, "offset"])
+            margin, own = constant_margin(curator, problem, [*names, "offset"], targets.weight)
         else:
             margin, own = constant_odds(curator, problem, names, targets), 0.0
         w[..., -1] = margin / problem.intercept

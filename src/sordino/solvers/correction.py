@@ -84,8 +84,11 @@ _CLIPPED, _UNCLIPPED = 0.3, 0.2
 # Predictions so many spreads of the targets from their centre leave a gradient whole; more costs noise (for a
 # coin that no column tells .5 is too little; at .75 a penalised fit lost a twelfth more than at 0).
 _ROOM = 0.75
-# The smallest rows that leave the constant alone.
+# The smallest rows that leave the constant alone, and a map and coordinates that leave nothing else.
 FLAT = 2.0**-40
+_FLAT, _CONSTANT = Affine(np.zeros(1), np.zeros(1), 1.0, np.zeros(1, dtype=np.int64)), np.array([False, True])
+# So many bounds of the targets are beyond all of them.
+_BEYOND = 1e9
 # So many times the spread of the targets may be predicted along an axis before gradients say so.
 _MOST = 1.5
 # A weight of a rare column has so many deviations of its noise, or is left out where that may throw a row by
@@ -137,7 +140,7 @@ def correction_queries(
         return asked
     query = AffineGradient(problem.loss, 1.0)
     if is_few(problem):
-        return {"offset": (query, 1, 1.0)}
+        return {"offset": (query, 1 + problem.weighted, 1.0)}
     if metric and asks_gradient(problem, coefficients):
         asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
         asked["long"] = (GramShells(), 1, LONG)
@@ -152,7 +155,7 @@ def correction_queries(
         asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, COUNTS_SCORE)
         asked["bent"] = (MappedCurvature(problem.loss), PLAIN_ASKS if plain else BENT_ASKS, BENT)
     if problem.intercept:
-        asked["offset"] = (query, OFFSET_ASKS, offset_share(problem))
+        asked["offset"] = (query, OFFSET_ASKS + problem.weighted, offset_share(problem))
     return asked
 
 
@@ -551,17 +554,37 @@ def locate(curator: Curator, problem: Problem) -> TargetUnit:
 
     **Privacy.** Post-processing of released counts and of a mean at the declared bound.
     """
-    if is_few(problem):
-        return TargetUnit(0.0, problem.target_bound, False)
     if "classes" in curator.plan.releases:
         return class_odds(curator, problem)
+    weight = mean_weight(curator, problem)
+    if is_few(problem):
+        return TargetUnit(0.0, problem.target_bound, False, weight=weight)
     found = target_center(curator, problem)
     if found is None and {"center", "offset"} <= curator.plan.releases.keys():
-        found = mean_target(curator, problem, "offset", 1)[0], 0.0, 0.0
-    return target_unit(curator, problem, *(found or ()))
+        found = mean_target(curator, problem, "offset", 1, weight)[0], 0.0, 0.0
+    return replace(target_unit(curator, problem, *(found or ())), weight=weight)
 
 
-def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments) -> Corrected | None:
+def mean_weight(curator: Curator, problem: Problem) -> float:
+    """Return the mean weight of the records: 1 where none were given.
+
+    **Privacy.** The release ``"offset"`` at a prediction far beyond all targets, so that each record adds its
+    weight.
+    """
+    if not (problem.weighted and "offset" in curator.plan.releases):
+        return 1.0
+    clip: float = curator.plan.releases["offset"].query.clip  # type: ignore[attr-defined]
+    prediction, most = _BEYOND * max(problem.target_bound, 1.0), clip * (1.0 - 2.0**-20)
+    unit = min(prediction, problem.loss.lipschitz) / most
+    margin = math.log(prediction) if problem.loss.targets == "counts" else prediction / unit
+    answer = curator.release("offset", (np.array([0.0, margin]), _FLAT, _CONSTANT, unit))[0]
+    n = most * problem.population
+    return expected_mean(float(answer) / n, noise_std(curator, "offset") / n, 1.0, counts=True)
+
+
+def sum_up(
+    curator: Curator, problem: Problem, affine: Affine, moments: Moments, targets: TargetUnit
+) -> Corrected | None:
     """Return the model by sums at the declared bounds, of targets that counts do not show; or None.
 
     Among so many zeros that the others drown in counts, sums show what a column tells of them. None where
@@ -569,8 +592,9 @@ def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments)
 
     **Privacy.** Post-processing of the releases ``"long"``, ``"whole"``, ``"gradient"``, ``"offset"``.
     """
-    start, asks = mean_target(curator, problem, "offset", 1)[0], curator.plan.releases["whole"].times
-    whole = Whole(curator, problem, affine, TargetUnit(start, problem.target_bound, False))
+    weight, asks = targets.weight, curator.plan.releases["whole"].times
+    start = mean_target(curator, problem, "offset", 1, weight)[0]
+    whole = Whole(curator, problem, affine, TargetUnit(start, problem.target_bound, False, weight=weight))
     w, bowl = constant_weights(problem, affine, whole.targets) / whole.units, whole.bowl(moments)
     seen, noise = Slopes(whole, bowl, 0, 0.0).repeat(w, asks)
     quarter = curator.plan.releases["gradient"].times // 4
@@ -583,16 +607,19 @@ def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments)
             return None
     out, left = step.w * whole.units, _left(curator, ("gradient", "offset"))
     means, noises = np.array([whole.mean(out, whole.widest, asks, name) for name, asks in left.items()]).T
-    out[-1] -= np.average(means, weights=noises**-2.0) / affine.intercept
+    out[-1] -= np.average(means, weights=noises**-2.0) / (affine.intercept * weight)
     return Corrected(out, 0.0, False, None, step.axes * step.added)
 
 
-def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) -> tuple[float, float]:
+def constant_margin(
+    curator: Curator, problem: Problem, names: Sequence[str], weight: float
+) -> tuple[float, float]:
     """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
     All that is left of the releases ``names`` is asked for it. A mean that noise could cause is drawn to zero.
     """
-    found = [mean_target(curator, problem, name, asks) for name, asks in _left(curator, names).items()]
+    left = _left(curator, names).items()
+    found = [mean_target(curator, problem, name, asks, weight) for name, asks in left]
     means, noises = np.array(found).T
     sure = np.maximum(noises / problem.target_bound, _EXACT) ** -2.0
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
@@ -607,8 +634,12 @@ def _left(curator: Curator, names: Sequence[str]) -> dict[str, int]:
     return {name: times - curator.used.get(name, 0) for name, times in planned.items()}
 
 
-def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tuple[float, float]:
+def mean_target(
+    curator: Curator, problem: Problem, name: str, asks: int, weight: float
+) -> tuple[float, float]:
     """Return the mean of the targets at their declared bound, by so many questions; and its noise.
+
+    ``weight`` is the mean weight of the records.
 
     Where not even the size of the targets can be seen, the model is the constant: the gradients of rows that
     hold nothing are the residuals, and the mean of all answers of a descent has the noise of a large share.
@@ -616,13 +647,12 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tup
     **Privacy.** The release ``name``, asked with a map that leaves nothing of the rows.
     """
     clip: float = curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
-    flat = Affine(np.zeros(1), np.zeros(1), 1.0, np.zeros(1, dtype=np.int64))
     predicted = 1.0 if problem.loss.targets == "counts" else 0.0  # where margins are 0
     unit = max(problem.target_bound, predicted) / clip * (1.0 + 2.0**-20)
-    params = (np.zeros(2), flat, np.array([False, True]), unit)
+    params = (np.zeros(2), _FLAT, _CONSTANT, unit)
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
-    mean = predicted - float(np.mean(answers)) * unit / problem.population
-    noise = noise_std(curator, name) * unit / (problem.population * math.sqrt(asks))
+    mean = predicted - float(np.mean(answers)) * unit / (problem.population * weight)
+    noise = noise_std(curator, name) * unit / (problem.population * weight * math.sqrt(asks))
     return min(max(mean, -problem.target_bound), problem.target_bound), noise
 
 
@@ -637,12 +667,13 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float, float]:
     width, bias = whole.widest, 0.0
     if shares.any():  # as if all on one side
         width, bias = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
-    asks, width = OFFSET_ASKS - whole.curator.used.get("offset", 0), min(width, whole.widest)
+    asks, width = _left(whole.curator, ["offset"])["offset"], min(width, whole.widest)
     once = 1 if spread * width < _CLEAR * whole.targets.spread else asks - 1
-    narrow, noise = whole.mean(w, width, once)
-    wide, most = whole.mean(w, whole.widest, asks - once)
-    missed = believe(narrow - wide, noise**2 + most**2, (whole.widest / whole.targets.size) ** 2)
-    bias = max(bias / whole.targets.size, abs(missed)) ** 2
+    narrow, noise, wide, most = (
+        found / whole.targets.weight
+        for found in (*whole.mean(w, width, once), *whole.mean(w, whole.widest, asks - once))
+    )
+    bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
     return error * (narrow / sure + wide / unsure), error, abs(wide) + most
@@ -658,7 +689,7 @@ def _move(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     spread = whole.targets.spread / whole.targets.size
-    shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - error))
+    shift = believe(mean, error, max((_SKEW * spread) ** 2, mean**2 - 4.0 * error))
     out[-1] -= shift / whole.own.intercept
     return out, (abs(shift) - 3.0 * math.sqrt(error)) / spread, unseen
 
@@ -669,7 +700,7 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
     least: beyond what noise alone could cause, as a logarithm.
     """
-    mean = mean_target(whole.curator, whole.problem, "offset", 1)[0] / whole.targets.size
+    mean = mean_target(whole.curator, whole.problem, "offset", 1, whole.targets.weight)[0] / whole.targets.size
     off, error, _ = _mean_residual(whole, w)
     out, noise = w.copy(), max(math.sqrt(error), NOTHING)
     mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least
