@@ -521,3 +521,16 @@ def test_a_mean_of_weighted_targets_is_no_sum_of_weights():
             model = LinearRegression(0.04, 1e-6, data_norm=4.0, target_bound=40.0, weight_bound=2.0)
             means.append(model.fit(X, y, sample_weight=np.ones(2000)).predict(X).mean())
     assert np.mean(means) == pytest.approx(25.0, abs=6.0)  # 12.5 without the mean weight
+
+
+def test_a_sparse_model_keeps_a_rare_column_with_a_large_effect_at_any_budget():
+    """Rows of a flag of .5 % were clipped when columns were chosen, so that it was lost from epsilon 30 on."""
+    for seed in range(3):
+        public = np.random.default_rng(seed)
+        flags, numbers = public.random((20_000, 4)) < [0.005, 0.02, 0.1, 0.5], public.normal(size=(20_000, 2))
+        X = np.hstack([flags, np.clip(numbers, -5, 5)])
+        y = np.clip(X @ [50, -20, 5, 1, 1, 0.5] + public.exponential(5, 20_000), -100, 200)
+        for epsilon in (1.0, 1000.0):
+            with seeded_noise_not_private(seed):
+                model = SparseLinearRegression(epsilon, 1e-6, data_norm=8.0, target_bound=200.0, n_nonzero_coefs=3)
+                assert set(model.fit(X, y).support_) == {0, 1, 2}

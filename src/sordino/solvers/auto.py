@@ -704,7 +704,8 @@ class Auto:
 
     def _row_noise(self, curator: Curator, problem: Problem, name: str) -> float:
         """Return the noise of a mean gradient of rows of size 1, infinite where a fixed share is clipped."""
-        if not (self._plain(problem) or (self.opens and has_labels(problem.loss))):
+        uncorrected = has_labels(problem.loss) or bool(self.stages)  # slopes, or a choice of columns
+        if not (self._plain(problem) or (self.opens and uncorrected)):
             return math.inf
         release = curator.plan.releases[name]
         count = self.stages[name].count if name in self.stages else problem.features * problem.outputs
