@@ -39,7 +39,7 @@ def test_weights_beyond_the_bound_count_as_the_bound(estimator, kind):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_full_weight_is_no_weight(estimator):
-    """With noise that is so of labels. Models of numbers ask for the mean weight, which nobody knows before."""
+    """With noise that is so of labels. Models of numbers ask for the mean weight, which is not known."""
     X, y, _ = data()
     epsilon = {"epsilon": np.inf} if "Linear" in estimator.__name__ else {}
     full = fitted(estimator, X, y, np.full(len(y), 7.0), weight_bound=7.0, **epsilon)

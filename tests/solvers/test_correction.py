@@ -486,7 +486,7 @@ def test_few_uneven_counts_are_no_worse_than_their_mean(n, epsilon):
 
 
 def weighted_step(n, seed):
-    """Return a column, targets that jump in it, and weights from 0 to 10 that go with it and are 1.1 in the mean."""
+    """Return a column, targets that jump in it, and weights from 0 to 10 that go with it (mean 1.1)."""
     public = np.random.default_rng(seed)
     X = public.beta(0.3, 3, (n, 1))
     y = np.clip(np.where(X[:, 0] > 0.5, 20, 0) + public.exponential(1, n), 0, 40)
@@ -517,14 +517,15 @@ def test_a_mean_of_weighted_targets_is_no_sum_of_weights():
     for seed in range(5):
         public = np.random.default_rng(seed)
         X, y = public.normal(size=(2000, 2)), 25.0 + public.normal(size=2000)
+        model = LinearRegression(0.04, 1e-6, data_norm=4.0, target_bound=40.0, weight_bound=2.0)
         with seeded_noise_not_private(seed), pytest.warns(FitWarning, match="the model is the mean"):
-            model = LinearRegression(0.04, 1e-6, data_norm=4.0, target_bound=40.0, weight_bound=2.0)
-            means.append(model.fit(X, y, sample_weight=np.ones(2000)).predict(X).mean())
+            model.fit(X, y, sample_weight=np.ones(2000))
+        means.append(model.predict(X).mean())
     assert np.mean(means) == pytest.approx(25.0, abs=6.0)  # 12.5 without the mean weight
 
 
 def test_a_sparse_model_keeps_a_rare_column_with_a_large_effect_at_any_budget():
-    """Rows of a flag of .5 % were clipped when columns were chosen, so that it was lost from epsilon 30 on."""
+    """Rows of a flag of .5 % were clipped when columns were chosen: it was lost from epsilon 30 on."""
     for seed in range(3):
         public = np.random.default_rng(seed)
         flags, numbers = public.random((20_000, 4)) < [0.005, 0.02, 0.1, 0.5], public.normal(size=(20_000, 2))
@@ -532,5 +533,7 @@ def test_a_sparse_model_keeps_a_rare_column_with_a_large_effect_at_any_budget():
         y = np.clip(X @ [50, -20, 5, 1, 1, 0.5] + public.exponential(5, 20_000), -100, 200)
         for epsilon in (1.0, 1000.0):
             with seeded_noise_not_private(seed):
-                model = SparseLinearRegression(epsilon, 1e-6, data_norm=8.0, target_bound=200.0, n_nonzero_coefs=3)
+                model = SparseLinearRegression(
+                    epsilon, 1e-6, data_norm=8.0, target_bound=200.0, n_nonzero_coefs=3
+                )
                 assert set(model.fit(X, y).support_) == {0, 1, 2}

@@ -382,8 +382,8 @@ class LinearModel(LinearParameters, Coefficients):
             self._warn(f"{alone} shares of the classes. Use more records, more epsilon or fewer columns.")
         if guessed := getattr(last, "guessed", 0.0):
             self._warn(
-                f"most rows are far shorter than data_norm, and noise may hide up to {guessed:.1%} of the records "
-                "with longer ones: their log odds are guesses, which may cost more than the model gains. "
+                f"most rows are far shorter than data_norm, and noise may hide up to {guessed:.1%} of the "
+                "records with longer ones: their log odds are guesses, which may cost more than the model gains. "
                 "Declare a tighter data_norm: rows are clipped to it."
             )
         if problem.loss.name == "gamma" and problem.population * problem.epsilon < _FEW_AMOUNTS:

@@ -80,8 +80,8 @@ MOMENTS, UNITS = 0.05, 0.04
 # and numbers of records need more: what counts do not show is followed less than by sums (Adult, n = 8,000:
 # .848 for .853), so that they are asked for each column.
 _SHOWN = 400.0
-# Rows are added up that are clipped at so many times their usual length, and at more by this power of how much
-# is shown: a clip of rows draws the mean of a column that is far from zero nearer by many of its deviations.
+# Rows are added up that are clipped at so many times their usual length, and at more by this power of how
+# much is shown: a clip of rows draws the mean of a far column nearer by many of its deviations.
 _LONG, _LONGER = 1.5, 0.125
 # Rows are no smaller than this part of the root of their mean square.
 _LEAST = 0.5
@@ -168,7 +168,9 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
     units, sizes, shown = _column_units(curator, problem, None)
     flat = Affine(np.zeros(d), 1.0 / units, 0.0)
     hidden = sure(d) * noise_std(curator, "units") / n  # so many entries may be there where counts show none
-    longer = max(n * problem.epsilon / (_SHOWN * d), 1.0) ** _LONGER if math.isfinite(problem.epsilon) else 1e3
+    longer = (
+        max(n * problem.epsilon / (_SHOWN * d), 1.0) ** _LONGER if math.isfinite(problem.epsilon) else 1e3
+    )
     usual = _LONG * longer * math.sqrt(max(float(sizes[1].sum()), min(hidden, 1.0)))
     own = usual / n
     means = curator.release("moments", flat.resize(1.0 / usual)) * own if problem.intercept else np.zeros(d)
@@ -561,7 +563,9 @@ class Auto:
             yield w
         else:
             targets = skewed_unit(curator, problem, affine, targets, "gradient")
-        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine, stretch, targets.weight))
+        view = MappedProblem(
+            affine, None, targets.size, second_moments(curator, problem, affine, stretch, targets.weight)
+        )
         if not self.screens:
             start = constant_weights(problem, affine, targets)
             legs = [Leg.of(self._descent(curator, problem, "gradient", view, start), affine, None, 0)]

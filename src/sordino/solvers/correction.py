@@ -616,11 +616,11 @@ def constant_margin(
 ) -> tuple[float, float]:
     """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
-    All that is left of the releases ``names`` is asked for it. A mean that noise could cause is drawn to zero.
+    All that is left of the releases ``names`` is asked for it. What noise could cause is drawn to zero.
     """
     left = _left(curator, names).items()
-    found = [mean_target(curator, problem, name, asks, weight) for name, asks in left]
-    means, noises = np.array(found).T
+    answers = [mean_target(curator, problem, name, asks, weight) for name, asks in left]
+    means, noises = np.array(answers).T
     sure = np.maximum(noises / problem.target_bound, _EXACT) ** -2.0
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
     counts = problem.loss.targets == "counts"
@@ -700,7 +700,9 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
     least: beyond what noise alone could cause, as a logarithm.
     """
-    mean = mean_target(whole.curator, whole.problem, "offset", 1, whole.targets.weight)[0] / whole.targets.size
+    mean = (
+        mean_target(whole.curator, whole.problem, "offset", 1, whole.targets.weight)[0] / whole.targets.size
+    )
     off, error, _ = _mean_residual(whole, w)
     out, noise = w.copy(), max(math.sqrt(error), NOTHING)
     mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least

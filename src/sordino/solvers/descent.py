@@ -127,7 +127,8 @@ class TargetUnit:
 
     ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
     ``nearest`` is how far those are from their mean that are nearest to it, as of a coin none is.
-    ``means`` are released means of classes and their noise, if there are classes; ``weight`` is the mean weight.
+    ``means`` are released means of classes and their noise, if there are classes; ``weight`` is the mean
+    weight of the records.
     """
 
     center: Any = 0.0

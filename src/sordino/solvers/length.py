@@ -46,7 +46,7 @@ _GRADIENTS = 300.0
 # and very few all of it: below the last number not even equal classes can be told from noise.
 _CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _SEVERAL, _VERY_FEW = 0.01, 0.05, 4000.0, 3, 17.0
 # So many records outside of the most frequent class are needed to learn which they are: in deviations of a
-# count with all of the budget, and of the released one. The odds that classes are alike, where shares are all.
+# count with all of the budget, and of the released one. The odds that classes are alike, if that is all.
 _LEARNABLE, _TOLD, _EVEN = 2.0, 0.5, 6.0
 # A mean of uneven counts is so many bounds over records times epsilon, or it is all that is asked. Their mean
 # square is so many times their mean and its square; at most 2 times the larger for Poisson counts.
@@ -294,7 +294,7 @@ def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float
 
 
 def hidden_rows(curator: Curator, problem: Problem, model: Descended, w: Floats) -> float:
-    """Return the share of records that counts of sizes may not show, where the model may be a guess for them; or 0.
+    """Return the share of records that counts may not show, where log odds may be a guess for them; or 0.
 
     So few rows may be as long as declared. Where those that are seen are far shorter, log odds of the others
     are guesses, and if half of them are wrong, they may cost more than all others gain.
