@@ -383,8 +383,8 @@ class LinearModel(LinearParameters, Coefficients):
         if guessed := getattr(last, "guessed", 0.0):
             self._warn(
                 f"most rows are far shorter than data_norm, and noise may hide up to {guessed:.1%} of the "
-                "records with longer ones: their log odds are guesses, which may cost more than the model gains. "
-                "Declare a tighter data_norm: rows are clipped to it."
+                "records with longer ones: their log odds are guesses, which may cost more than the model "
+                "gains. Declare a tighter data_norm: rows are clipped to it."
             )
         if problem.loss.name == "gamma" and problem.population * problem.epsilon < _FEW_AMOUNTS:
             self._warn(
