@@ -28,13 +28,14 @@ LEARNERS = [
         id="huber",
         marks=pytest.mark.long,  # what these checks try is the door, which is that of the regressor
     ),
-    pytest.param(HeavyTailedRegressor(n_nonzero_coefs=1, max_iter=6), id="sparse"),
+    pytest.param(HeavyTailedRegressor(n_nonzero_coefs=1, max_iter=6), id="sparse", marks=pytest.mark.long),
     pytest.param(HeavyTailedClassifier(), id="classifier"),
     pytest.param(TruncatedMean(), id="truncated-mean"),
     pytest.param(MedianOfMeans(), id="median-of-means"),
     pytest.param(
         HeavyTailedClassifier(solver_options={"gradient": "median-of-means"}, solver="convex", max_iter=6),
         id="medians",
+        marks=pytest.mark.long,
     ),
 ]
 

@@ -13,7 +13,7 @@ from sklearn import linear_model
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import check_estimator
-from tests.estimators.test_sparse import NOISE_DIFFERS, NOT_PRIVATE, by_turns, classes_apart
+from tests.estimators.test_sparse import NOISE_DIFFERS, NOT_PRIVATE, classes_apart, with_solvers
 
 from sordino import HeavyTailedRegressor, LinearRegression, LogisticRegression, SparseLinearRegression
 from sordino.errors import DivergenceWarning, InvalidInputError, NotPrivateWarning
@@ -21,7 +21,9 @@ from sordino.problems.losses import Nonconvex, Ridge
 from sordino.solvers import capabilities_of, solvers_with
 from sordino.testing import seeded_noise_not_private
 
-ESTIMATORS = by_turns((LogisticRegression, LinearRegression), ("auto", "srm", "agd", "ls-adam"), ("auto",))
+ESTIMATORS = with_solvers(
+    (LogisticRegression, LinearRegression), ("auto", "srm", "agd", "ls-adam"), ("auto",)
+)
 INF = float("inf")
 
 

@@ -40,7 +40,10 @@ def captured(model, rows, center=True):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(  # the door is that of all solvers; odd rows meet each in tests/replay
+    "solver",
+    [pytest.param(one, marks=() if one in ("gauss", "power") else pytest.mark.long) for one in SOLVERS],
+)
 def test_every_scikit_learn_check_passes_when_the_noise_is_the_same(solver):
     with seeded_noise_not_private(1, same_for_every_fit=True):
         check_estimator(PCA(solver=solver, random_state=0))
