@@ -286,8 +286,8 @@ COLUMNS, SURE = 256, 100.0
 # mean of all, may be one that no record has.
 EMPTY = 2.0, 0.25
 # A direction with less than so many rows in it is not hurried: of numbers, of labels (which say less), and
-# where there is no noise.
-SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN = 10.0, 200.0, 0.01
+# where there is no noise. Beyond so much epsilon fewer rows are enough.
+SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN, SEEN_BY = 10.0, 200.0, 0.01, 10.0
 # The share of a class may be off by this factor where log odds of two are quickened by it.
 _QUICK = 1.25
 # Margins of a rare class may have so much noise when it is hurried.
@@ -467,7 +467,7 @@ def second_moments(
     if "second" not in curator.plan.releases:
         return None
     seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
-    seen = SEEN_PLAIN if math.isinf(problem.epsilon) else seen
+    seen = max(seen * min(1.0, SEEN_BY / problem.epsilon), SEEN_PLAIN)
     noise, n = noise_std(curator, "second"), problem.population
     constant = affine.intercept * math.sqrt(weight)  # so that its square is weighted
     moments = Moments.of(curator.release("second", affine), noise, seen, n, constant)
