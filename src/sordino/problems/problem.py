@@ -58,7 +58,7 @@ class Problem(Setting):
         the intercept; solvers whose proof needs a curvature along all coordinates do not.
     penalty : one more function of the coefficients outside the clip; for the dense solvers.
     weight_bound : the largest declared weight of a record's loss.
-    weighted : whether records have weights.
+    weighted, weight : whether records have weights, and their mean, once it is released.
     moment_order, moment_bound : of data without bounds, v and u: gradients have ``E|g|^(1+v) <= u``;
         a bound of None is learned.
     sparse : whether rows are stored by their non-zeros.
@@ -83,6 +83,7 @@ class Problem(Setting):
     secure_noise: bool = False
     weight_bound: float = 1.0
     weighted: bool = False
+    weight: float = 1.0
     penalty: Penalty | None = None
     moment_order: float = 1.0
     moment_bound: float | None = None

@@ -29,6 +29,7 @@ from sordino.solvers.correction import (
     skewed_unit,
     sum_up,
     weight_noise,
+    with_weight,
 )
 from sordino.solvers.dense import Gd
 from sordino.solvers.descent import (
@@ -76,9 +77,8 @@ COLUMN_POWER = 0.4
 LEAST_ROOM = 1e-4
 # Shares of the budget: of the moments, of the counts of sizes before and after they are centred.
 MOMENTS, UNITS = 0.05, 0.04
-# So many records times epsilon, for the root of the number of columns, show how large each of them is. Labels
-# and numbers of records need more: what counts do not show is followed less than by sums (Adult, n = 8,000:
-# .848 for .853), so that they are asked for each column.
+# So many records times epsilon, for the root of the number of columns, show how large each of them is; labels
+# and numbers of records need them for each column (Adult, n = 8,000: .848 for .853).
 _SHOWN = 400.0
 # Rows are added up that are clipped at so many times their usual length, and at more by this power of how
 # much is shown: a clip of rows draws the mean of a far column nearer by many of its deviations.
@@ -315,9 +315,8 @@ def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
 
 # ----------------------------------------------------------------------------------------------------------
 # The first cut among very many columns: one gradient at the constant model keeps the largest coordinates.
-# What no record touches has noise only, and nothing here needs more of it than its largest values: moments
-# and gradient are asked lazily (:mod:`sordino.kernel.lazy`), with the law of the dense releases, for work
-# in proportion to the entries of the data.
+# What no record touches has noise only, of which nothing here needs more than the largest values: moments
+# and gradient are asked lazily (:mod:`sordino.kernel.lazy`), with the law of the dense releases.
 
 # Releases whose untouched coordinates are not drawn.
 LAZY = ("moments", "sizes", "gradient")
@@ -428,19 +427,9 @@ class MappedProblem:
 
 @dataclass(frozen=True)
 class Auto:
-    r"""Private column means and scales, noisy Nesterov descent, thresholding in stages.
+    """Private column means and scales, noisy Nesterov descent, thresholding in stages, length, correction.
 
-    1. The sums of the columns and of their absolute values are released (a small share). Columns are
-       centred and divided by a power of their mean absolute value, floored at the noise; a released
-       histogram of row sizes sets the scale. Without centring, one direction would hold all of the
-       curvature.
-    2. ``steps`` noisy gradients drive Nesterov descent. The step is the largest at which the noise of the
-       margins stays below a constant, so it grows with n and epsilon. Where columns are very many for a
-       sparsity k, one gradient takes the place of these steps (:mod:`sordino.solvers.auto`).
-    3. With a sparsity k, the largest 24 k, then 6 k, then k coefficients are kept. After each cut the sizes
-       of the restricted rows are released (they are smaller, and so is the noise), and a share of the
-       budget descends on the columns that are left: many can be told apart that drowned before.
-    4. The slope and the offset of the model's own margins are released, and the model gets its length.
+    Each step is on the page of the solver (``docs/solvers/auto.md``).
 
     **Privacy.** Gaussian releases of clipped sums over all records; everything else is post-processing
     of released numbers or a function of n, d, k, epsilon and delta.
@@ -552,6 +541,7 @@ class Auto:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
         quantile = getattr(problem.loss, "quantile", None)
         problem = problem if quantile is None else with_squares(problem)
+        problem = with_weight(curator, problem)
         targets = locate(curator, problem)
         if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
             yield self._constant(curator, problem, targets, quantile)
@@ -563,9 +553,7 @@ class Auto:
             yield w
         else:
             targets = skewed_unit(curator, problem, affine, targets, "gradient")
-        view = MappedProblem(
-            affine, None, targets.size, second_moments(curator, problem, affine, stretch, targets.weight)
-        )
+        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine, stretch))
         if not self.screens:
             start = constant_weights(problem, affine, targets)
             legs = [Leg.of(self._descent(curator, problem, "gradient", view, start), affine, None, 0)]
@@ -619,8 +607,8 @@ class Auto:
         means = problem.loss.name == "squared" and quantile is None and self.steps >= LEAST_SUMS
         if means and "whole" in curator.plan.releases and not self.stages:
             affine, stretch = self._map_columns(curator, problem)
-            moments = second_moments(curator, problem, affine, stretch, targets.weight)
-            last = None if moments is None else sum_up(curator, problem, affine, moments, targets)
+            moments = second_moments(curator, problem, affine, stretch)
+            last = None if moments is None else sum_up(curator, problem, affine, moments)
             if last is not None and last.added is not None:
                 unit = affine.scale * problem.target_bound
                 value = affine.coefficients(last.w, problem.intercept) * problem.target_bound
@@ -632,7 +620,7 @@ class Auto:
             found, own = rank_steps(whole, quantile, Corrected(w, 0.0), None)
             margin = targets.size * float(found.w[-1])
         elif not has_odds(problem.loss):
-            margin, own = constant_margin(curator, problem, [*names, "offset"], targets.weight)
+            margin, own = constant_margin(curator, problem, [*names, "offset"])
         else:
             margin, own = constant_odds(curator, problem, names, targets), 0.0
         w[..., -1] = margin / problem.intercept

@@ -66,8 +66,7 @@ _COUNTS_ROOM = 3.0
 _ONE = 0.3
 # Counts that a clip takes are large where more are expected, and bias the slope more.
 _COUNTS_BIAS = (0.5, 0.25)
-# Tails go on so many times farther than counts show: the noise of counts hides a bias that the noise of the
-# gradients does not. Chosen among 1 to 16 on twelve made-up designs, judged on others.
+# Tails go on so many times farther than noisy counts show (of 1 to 16, on twelve made-up designs).
 _FARTHER = 3.0
 # A column of a shell of long rows is seen beyond so many deviations of noise. Of gradients one in so many
 # such numbers may be noise, fewer where it costs more than the third number, in squares of the spread, which
@@ -81,14 +80,12 @@ _SOFTER = 3.0
 # Where a clip takes as many residuals as it leaves, fits with and without it differ along an axis by twice so
 # many units of the targets, over the root of its sum of squares. It leaves this share at least.
 _CLIPPED, _UNCLIPPED = 0.3, 0.2
-# Predictions so many spreads of the targets from their centre leave a gradient whole; more costs noise (for a
-# coin that no column tells .5 is too little; at .75 a penalised fit lost a twelfth more than at 0).
+# Predictions so many spreads of the targets from their centre leave a gradient whole; more costs noise.
 _ROOM = 0.75
-# The smallest rows that leave the constant alone, and a map and coordinates that leave nothing else.
-FLAT = 2.0**-40
+# The smallest rows that leave the constant alone, a map and coordinates that leave nothing else, and a
+# prediction beyond all targets, in bounds.
+FLAT, _BEYOND = 2.0**-40, 1e9
 _FLAT, _CONSTANT = Affine(np.zeros(1), np.zeros(1), 1.0, np.zeros(1, dtype=np.int64)), np.array([False, True])
-# So many bounds of the targets are beyond all of them.
-_BEYOND = 1e9
 # So many times the spread of the targets may be predicted along an axis before gradients say so.
 _MOST = 1.5
 # A weight of a rare column has so many deviations of its noise, or is left out where that may throw a row by
@@ -103,11 +100,10 @@ _STANDING = 0.3
 # A clip of whole gradients leaves this share of the squares of targets that counts show.
 _SQUARES = 0.5
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
-# itself, says that a clip took from the slopes too.
-# Fewer records times epsilon than the second number do not tell it from noise. After steps on a whole
-# gradient that noise drowns the third number does (chosen on 2 % of targets that are 45 times the others), or
-# a mean and a clipped part of the targets that are both so far from the centre as the first.
-_BITTEN, _TOLD, _LEFT_OVER = 0.1, 1500.0, 0.04
+# itself, says that a clip took from the slopes too. Fewer records times epsilon than the second number do not
+# tell it from noise. After steps on a whole gradient with more noise than the last number, in squares of the
+# spread, the third says so, or a mean and a clipped part of targets as far from the centre as the first.
+_BITTEN, _TOLD, _LEFT_OVER, _DROWNS = 0.1, 1500.0, 0.04, 0.15
 
 
 def is_few(problem: Problem) -> bool:
@@ -350,7 +346,7 @@ class Whole:
         unit = width * (1.0 + 2.0**-20) / self.curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
         point = self.point(w, affine, FLAT / self.longest, unit)
         last = np.arange(w.size) == w.size - 1
-        own = unit / self.targets.size / self.problem.population
+        own = unit / self.targets.size / (self.problem.population * self.problem.weight)
         answers = [self.curator.release(name, (point, affine, last, unit)) for _ in range(times)]
         return float(np.mean(answers)) * own, noise_std(self.curator, name) * own / math.sqrt(times)
 
@@ -486,7 +482,7 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
         bends = np.maximum(np.diag(step.axes.T @ bowl.slopes @ step.axes), max(bowl.unsure, NOTHING))
         clipped = _CLIPPED * (1.0 / max(found.bend, _UNCLIPPED) - 1.0) / np.sqrt(problem.population * bends)
         out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
-        drowned, taken = slopes.cost > 1.0, slopes.taken
+        drowned, taken = slopes.cost > _DROWNS, slopes.taken
     if has_odds(problem.loss) or problem.loss.targets == "numbers":
         out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
@@ -556,35 +552,32 @@ def locate(curator: Curator, problem: Problem) -> TargetUnit:
     """
     if "classes" in curator.plan.releases:
         return class_odds(curator, problem)
-    weight = mean_weight(curator, problem)
     if is_few(problem):
-        return TargetUnit(0.0, problem.target_bound, False, weight=weight)
+        return TargetUnit(0.0, problem.target_bound, False)
     found = target_center(curator, problem)
     if found is None and {"center", "offset"} <= curator.plan.releases.keys():
-        found = mean_target(curator, problem, "offset", 1, weight)[0], 0.0, 0.0
-    return replace(target_unit(curator, problem, *(found or ())), weight=weight)
+        found = mean_target(curator, problem, "offset", 1)[0], 0.0, 0.0
+    return target_unit(curator, problem, *(found or ()))
 
 
-def mean_weight(curator: Curator, problem: Problem) -> float:
-    """Return the mean weight of the records: 1 where none were given.
+def with_weight(curator: Curator, problem: Problem) -> Problem:
+    """Return the problem with the mean weight of the records, where they have weights.
 
-    **Privacy.** The release ``"offset"`` at a prediction far beyond all targets, so that each record adds its
-    weight.
+    **Privacy.** The release ``"offset"``, so far beyond all targets that each record adds its weight.
     """
     if not (problem.weighted and "offset" in curator.plan.releases):
-        return 1.0
+        return problem
     clip: float = curator.plan.releases["offset"].query.clip  # type: ignore[attr-defined]
     prediction, most = _BEYOND * max(problem.target_bound, 1.0), clip * (1.0 - 2.0**-20)
     unit = min(prediction, problem.loss.lipschitz) / most
     margin = math.log(prediction) if problem.loss.targets == "counts" else prediction / unit
     answer = curator.release("offset", (np.array([0.0, margin]), _FLAT, _CONSTANT, unit))[0]
     n = most * problem.population
-    return expected_mean(float(answer) / n, noise_std(curator, "offset") / n, 1.0, counts=True)
+    mean = expected_mean(float(answer) / n, noise_std(curator, "offset") / n, 1.0, counts=True)
+    return replace(problem, weight=mean)
 
 
-def sum_up(
-    curator: Curator, problem: Problem, affine: Affine, moments: Moments, targets: TargetUnit
-) -> Corrected | None:
+def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments) -> Corrected | None:
     """Return the model by sums at the declared bounds, of targets that counts do not show; or None.
 
     Among so many zeros that the others drown in counts, sums show what a column tells of them. None where
@@ -592,9 +585,8 @@ def sum_up(
 
     **Privacy.** Post-processing of the releases ``"long"``, ``"whole"``, ``"gradient"``, ``"offset"``.
     """
-    weight, asks = targets.weight, curator.plan.releases["whole"].times
-    start = mean_target(curator, problem, "offset", 1, weight)[0]
-    whole = Whole(curator, problem, affine, TargetUnit(start, problem.target_bound, False, weight=weight))
+    start, asks = mean_target(curator, problem, "offset", 1)[0], curator.plan.releases["whole"].times
+    whole = Whole(curator, problem, affine, TargetUnit(start, problem.target_bound, False))
     w, bowl = constant_weights(problem, affine, whole.targets) / whole.units, whole.bowl(moments)
     seen, noise = Slopes(whole, bowl, 0, 0.0).repeat(w, asks)
     quarter = curator.plan.releases["gradient"].times // 4
@@ -607,19 +599,16 @@ def sum_up(
             return None
     out, left = step.w * whole.units, _left(curator, ("gradient", "offset"))
     means, noises = np.array([whole.mean(out, whole.widest, asks, name) for name, asks in left.items()]).T
-    out[-1] -= np.average(means, weights=noises**-2.0) / (affine.intercept * weight)
+    out[-1] -= np.average(means, weights=noises**-2.0) / affine.intercept
     return Corrected(out, 0.0, False, None, step.axes * step.added)
 
 
-def constant_margin(
-    curator: Curator, problem: Problem, names: Sequence[str], weight: float
-) -> tuple[float, float]:
+def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) -> tuple[float, float]:
     """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
     All that is left of the releases ``names`` is asked for it. What noise could cause is drawn to zero.
     """
-    left = _left(curator, names).items()
-    answers = [mean_target(curator, problem, name, asks, weight) for name, asks in left]
+    answers = [mean_target(curator, problem, name, asks) for name, asks in _left(curator, names).items()]
     means, noises = np.array(answers).T
     sure = np.maximum(noises / problem.target_bound, _EXACT) ** -2.0
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
@@ -634,12 +623,8 @@ def _left(curator: Curator, names: Sequence[str]) -> dict[str, int]:
     return {name: times - curator.used.get(name, 0) for name, times in planned.items()}
 
 
-def mean_target(
-    curator: Curator, problem: Problem, name: str, asks: int, weight: float
-) -> tuple[float, float]:
+def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tuple[float, float]:
     """Return the mean of the targets at their declared bound, by so many questions; and its noise.
-
-    ``weight`` is the mean weight of the records.
 
     Where not even the size of the targets can be seen, the model is the constant: the gradients of rows that
     hold nothing are the residuals, and the mean of all answers of a descent has the noise of a large share.
@@ -651,8 +636,8 @@ def mean_target(
     unit = max(problem.target_bound, predicted) / clip * (1.0 + 2.0**-20)
     params = (np.zeros(2), _FLAT, _CONSTANT, unit)
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
-    mean = predicted - float(np.mean(answers)) * unit / (problem.population * weight)
-    noise = noise_std(curator, name) * unit / (problem.population * weight * math.sqrt(asks))
+    own = unit / (problem.population * problem.weight)
+    mean, noise = predicted - float(np.mean(answers)) * own, noise_std(curator, name) * own / math.sqrt(asks)
     return min(max(mean, -problem.target_bound), problem.target_bound), noise
 
 
@@ -669,10 +654,8 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float, float]:
         width, bias = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
     asks, width = _left(whole.curator, ["offset"])["offset"], min(width, whole.widest)
     once = 1 if spread * width < _CLEAR * whole.targets.spread else asks - 1
-    narrow, noise, wide, most = (
-        found / whole.targets.weight
-        for found in (*whole.mean(w, width, once), *whole.mean(w, whole.widest, asks - once))
-    )
+    narrow, noise = whole.mean(w, width, once)
+    wide, most = whole.mean(w, whole.widest, asks - once)
     bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
@@ -700,9 +683,7 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
     least: beyond what noise alone could cause, as a logarithm.
     """
-    mean = (
-        mean_target(whole.curator, whole.problem, "offset", 1, whole.targets.weight)[0] / whole.targets.size
-    )
+    mean = mean_target(whole.curator, whole.problem, "offset", 1)[0] / whole.targets.size
     off, error, _ = _mean_residual(whole, w)
     out, noise = w.copy(), max(math.sqrt(error), NOTHING)
     mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least

@@ -127,8 +127,7 @@ class TargetUnit:
 
     ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
     ``nearest`` is how far those are from their mean that are nearest to it, as of a coin none is.
-    ``means`` are released means of classes and their noise, if there are classes; ``weight`` is the mean
-    weight of the records.
+    ``means`` are released means of classes and their noise, if there are classes.
     """
 
     center: Any = 0.0
@@ -137,7 +136,6 @@ class TargetUnit:
     far: tuple[Floats, Floats] = (np.zeros(0), np.zeros(0))
     nearest: float = 0.0
     means: tuple[Floats, float] | None = None
-    weight: float = 1.0
 
     @property
     def mean(self) -> float:
@@ -460,16 +458,14 @@ def has_metric(problem: Problem) -> bool:
     return math.isfinite(problem.loss.curvature) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
 
 
-def second_moments(
-    curator: Curator, problem: Problem, affine: Affine, stretch: float, weight: float = 1.0
-) -> Moments | None:
-    """Return the released second moments of the mapped rows of this mean weight, where they were planned."""
+def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: float) -> Moments | None:
+    """Return the released second moments of the mapped rows, where they were planned."""
     if "second" not in curator.plan.releases:
         return None
     seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
     seen = max(seen * min(1.0, SEEN_BY / problem.epsilon), SEEN_PLAIN)
     noise, n = noise_std(curator, "second"), problem.population
-    constant = affine.intercept * math.sqrt(weight)  # so that its square is weighted
+    constant = affine.intercept * math.sqrt(problem.weight)  # so that its square is weighted
     moments = Moments.of(curator.release("second", affine), noise, seen, n, constant)
     return replace(moments, stretch=stretch)
 
