@@ -1,6 +1,8 @@
 """Calibration: as little noise as is proven enough."""
 
+import hashlib
 import math
+import struct
 
 import pytest
 from dp_accounting import dp_event as dp
@@ -267,3 +269,19 @@ def test_where_epsilon_is_infinite_the_search_jumps():
     assert search.points == []
     search._narrow(math.log(8), 0.0)
     assert search._next(math.log(8), 0.0) == pytest.approx(math.log(8) / 2)
+
+
+@pytest.mark.parametrize("steep", [0.25, 0.5, 3.0, 10.0])
+def test_a_target_among_costs_that_move_by_their_rounding_is_met_after_few_of_them(steep):
+    costs = []
+
+    def cost(scale):
+        rounded = 1.006 if hashlib.sha256(struct.pack("d", scale)).digest()[0] % 2 else 0.996
+        costs.append(rounded * scale**-steep)
+        return costs[-1]
+
+    scale = calibration.Search(cost, 1.0, "a target").run(lambda: 2.0)
+    assert (
+        len(costs) <= 30
+    )  # each cuts the bracket, which a search for one nearer to the target would exhaust
+    assert 0.99 < cost(scale) <= 1.0
