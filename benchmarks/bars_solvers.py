@@ -260,7 +260,7 @@ def srm(used: int = 3000) -> Iterator[Bar]:
     yield Bar(
         8,
         f"DP-SRM on the MNIST network ({used:,} images, 10 epochs): test error in % at epsilon 3",
-        "<= that of DP-SGD",
+        "<= both of DP-SGD's, with momentum and without",
         f"{numbers(ours, 1)} (DP-SGD {numbers(others[0], 1)}, without momentum {numbers(others[1], 1)})",
         "one run, delta 1e-5, batches of 256; its standard error is about 1",
         bool(np.all(np.array(ours) <= np.min(others, axis=0))),

@@ -75,8 +75,17 @@ def behaviour() -> Iterator[Line]:
     data = kept("behaviour.json")
     cells = [cell for subject in data["subjects"].values() for cell in subject["cells"]]
     number = f"{sum(cell['holds'] for cell in cells)} of {len(cells)}"
-    newest = max(subject["date"] for subject in data["subjects"].values())
-    yield "cells of the behaviour page that hold", number, "python -m benchmarks.behaviour", newest
+    newest, command = (
+        max(subject["date"] for subject in data["subjects"].values()),
+        "python -m benchmarks.behaviour",
+    )
+    older = [
+        f"{name}: `{' '.join(found['command'].split()[3:]) or command}`, {found['date']}"
+        for name, found in data["subjects"].items()
+        if (found["command"], found["date"]) != (command, newest)
+    ]
+    number += f" ({'; '.join(older)})" if older else ""
+    yield "cells of the behaviour page that hold", number, command, newest
 
 
 def published() -> Iterator[Line]:
