@@ -50,10 +50,10 @@ def kept() -> str:
         without[path.stem] = sum(commit.startswith("before") for commit in commits)
         total += len(commits)
     rest = sum(without.values())
-    words = f"Of {total:,} runs {total - rest:,} are kept with the commit that made them"
-    words += " (a plus: with changes that were committed later)"
+    words = "are kept with the commit that made them (a plus: with changes that were committed later)"
     if not rest:
-        return f"{words}."
+        return f"All {total:,} runs {words}."
+    words = f"Of {total:,} runs {total - rest:,} {words}"
     tables = ", ".join(f"`{name}` {count:,}" for name, count in without.items() if count)
     return f'{words}, {rest:,} with "before" one, because an earlier version made them: {tables}.'
 
