@@ -65,6 +65,24 @@ def test_a_gradient_that_is_asked_again_is_not_added_up_again(kind, monkeypatch)
         QUERIES[0].evaluate(held, params)  # another weight of records is another gradient
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("affine", [AFFINE, SOME], ids=["shifted", "some columns"])
+def test_where_only_the_constant_entry_is_asked_no_row_is_added_up(kind, affine):
+    held, last = records(kind, NUMBERS), np.arange(affine.scale.size + 1) == affine.scale.size
+    w, asked = RNG.normal(size=last.size), []
+    one_pass = type(held).add_pulls
+
+    def listen(self, w, at, facts, pull, out):
+        asked.append(out.size)
+        return one_pass(self, w, at, facts, pull, out)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(held), "add_pulls", listen)
+        found = [QUERIES[3].evaluate(held, (w, affine, mask, 0.7)) for mask in (last, None)]
+    assert found[0].tolist() == [found[1][-1]]
+    assert asked == [0, affine.scale.size]
+
+
 def test_records_that_are_not_finite_add_nothing_in_one_pass():
     w, params = RNG.normal(size=D + 1), None
     for query, targets in ((QUERIES[1], SIGNS), (QUERIES[3], NUMBERS)):

@@ -198,3 +198,16 @@ def test_a_root_is_never_below_the_exact_one(square):
 def test_a_clip_of_nothing_lets_nothing_through():
     np.testing.assert_array_equal(clip.clip_scalars(np.array([1.0, 0.0]), np.ones(2), 0.0), [0.0, 0.0])
     np.testing.assert_array_equal(clip.clip_scalars(np.ones((2, 2)), np.ones(2), 1e-200), np.zeros((2, 2)))
+
+
+def test_the_norm_of_two_parts_is_above_the_exact_one_and_knows_nothing_of_other_records():
+    public = np.random.default_rng(3)
+    sizes = [np.ldexp(public.random(400), public.integers(-1074, 1024, 400)) for _ in range(2)]
+    sizes[0][:4], sizes[1][:4] = [0.0, 0.0, np.inf, 3.0], [0.0, 5e-324, 1.0, 4.0]
+    found = clip.joint_norms(sizes)
+    for one, other, norm in zip(*sizes, found, strict=True):
+        assert clip.joint_norms([np.array([one]), np.array([other])])[0] == norm
+        if np.isfinite(norm):
+            square = Fraction(one) ** 2 + Fraction(other) ** 2
+            assert Fraction(norm) ** 2 >= square
+            assert norm < 1e-300 or Fraction(norm) ** 2 <= square * (1 + Fraction(1, 2**46))

@@ -42,19 +42,25 @@ def test_slots_number_the_columns_in_their_order(inside):
     [
         (0, 16),
         (1, 16),
-        (2, 16),
-        (3, 32),
-        (8, 64),
-        (9, 128),
-        (2**15, 2**18),
-        (2**15 + 1, 2**17),
+        (2, 32),
+        (3, 64),
+        (8, 128),
+        (9, 256),
+        (2**15 - 1, 2**19),
+        (2**15, 2**16),
         (2**16, 2**17),
     ],
 )
-def test_a_map_is_the_smallest_that_stays_half_full_and_of_few_columns_an_eighth(entries, size):
+def test_a_map_is_the_smallest_that_stays_half_full_and_of_few_columns_a_sixteenth(entries, size):
     touched = TouchMap.empty(np.arange(entries))
     assert touched.cells.size == size
     assert (touched.cells == -1).all()
+
+
+@pytest.mark.parametrize("entries", [2**15 - 1, 2**15])
+def test_the_slots_of_a_full_map_fit_into_its_cells(entries):
+    columns = np.arange(entries, dtype=np.int64) * 3
+    assert TouchMap.of(columns).slots(columns).tolist() == list(range(entries))
 
 
 @pytest.mark.parametrize("stride", [1, 2, 7, 1024, 4_000_000])
@@ -67,9 +73,9 @@ def test_columns_are_spread_over_the_map(stride):
 
 def test_a_search_ends_at_a_free_cell_when_all_columns_belong_to_few_cells():
     golden = 0x9E3779B97F4A7C15
-    crowd = [c for c in range(4000) if (c * golden % 2**64 >> 32) % 32 >= 30]
+    crowd = [c for c in range(8000) if (c * golden % 2**64 >> 32) % 64 >= 62]
     touched = TouchMap.of(np.array(crowd[:4], dtype=np.int64))
-    assert touched.cells.size == 32
+    assert touched.cells.size == 64
     assert touched.contains(np.array(crowd[:12], dtype=np.int64)).tolist() == [True] * 4 + [False] * 8
 
 

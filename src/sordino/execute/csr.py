@@ -405,7 +405,7 @@ def pull_block(pull: Any, products: Any, room: Any, facts: Any, at: Any, start: 
 def over_csr(
     indptr: Any, indices: Any, data: Any, rows: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any
 ) -> tuple[float, float]:
-    """Add the clipped gradient of sparse rows to ``out``; return the sums of :func:`pull_rows`."""
+    """Add the clipped gradient of sparse rows to ``out``, if it has room; return :func:`pull_rows`' sums."""
     step = max(32, min(2048, _STORED * (indptr.size - 1) // max(1, data.size)))
     products, room, total, shifted = np.empty(step), np.empty(step), 0.0, 0.0
     for start in range(0, rows.size, step):
@@ -417,7 +417,7 @@ def over_csr(
         total += sums[0]
         shifted += sums[1]
         for j in range(count):
-            if products[j] != 0.0:
+            if products[j] != 0.0 and out.size:
                 row = rows[start + j]
                 add_row(indices, data, indptr[row], indptr[row + 1], products[j], out)
     return total, shifted
@@ -435,7 +435,8 @@ def over_dense(matrix: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any) ->
         sums = pull_block(pull, products[:count], room, facts, at, start)
         total += sums[0]
         shifted += sums[1]
-        add_rows(block, products, out)
+        if out.size:
+            add_rows(block, products, out)
     return total, shifted
 
 
@@ -478,20 +479,3 @@ def add_rows(block: Any, factors: Any, out: Any) -> None:
             for j in range(sums.size):
                 sums[j] += factor * row[j]
     out[:] = sums
-
-
-@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
-def point_on_rows(w: Floats, scale: Floats, offset: Floats) -> tuple[Floats, float]:
-    """Return the weights of stored rows from those of mapped ones, and their product with the offset."""
-    out, total = np.empty(scale.size), 0.0
-    for j in range(scale.size):
-        out[j] = w[j] * scale[j]
-        total += w[j] * offset[j]
-    return out, total
-
-
-@compile_with_cache(nogil=True)
-def map_sums(sums: Floats, scale: Floats, offset: Floats, shifted: float) -> None:
-    """Turn sums of rows into those of mapped rows, in place: ``scale sums - shifted offset``."""
-    for j in range(scale.size):
-        sums[j] = sums[j] * scale[j] - shifted * offset[j]

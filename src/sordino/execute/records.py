@@ -685,14 +685,16 @@ class LocalView(AffineView):
             return last[2].copy()
         affine, d = self._affine, self._affine.scale.size
         constant = affine.intercept * float(w[-1]) if affine.intercept else 0.0
-        weights, offset = csr.point_on_rows(np.ascontiguousarray(w), affine.scale, self._offset)
+        weights, offset = w[:d] * affine.scale, float(w[:d] @ self._offset)
         out = np.zeros(d + bool(affine.intercept))
         kept = self.__dict__.get("_known")
         if kept is None or kept[0] != pull.longest:
             facts = csr.pass_facts(self, self._base.scale, self.factors, pull.longest)
             kept = self.__dict__["_known"] = (pull.longest, facts)
-        total, shifted = self._base.add_pulls(weights, (offset, constant), kept[1], pull, out[:d])
-        csr.map_sums(out, affine.scale, self._offset, shifted)
+        rows = out[: 0 if pull.constant and affine.intercept else d]
+        total, shifted = self._base.add_pulls(weights, (offset, constant), kept[1], pull, rows)
+        out[:d] *= affine.scale
+        out[:d] -= shifted * self._offset
         if affine.intercept:
             out[-1] = affine.intercept * total
         if 64 * d < self._base.matrix.size:  # a copy is nothing beside the pass

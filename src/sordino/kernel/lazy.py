@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numba
 import numpy as np
@@ -21,10 +21,11 @@ from sordino.errors import InvalidInputError, PlanSpentError
 from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
 from sordino.kernel.noise import NoiseSource, upper_quantiles
 
+Slots: TypeAlias = NDArray[np.int16] | NDArray[np.int32]
 _FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MARKS = 1 << 21  # bits that stay in the processor's cache
-_FEW = 1 << 15  # columns whose map stays there though it is at most an eighth full
+_FEW = (1 << 15) - 1  # columns whose slots are short numbers: their map stays there at most a sixteenth full
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +36,15 @@ class TouchMap:
     they are kept small enough for the processor's cache.
     """
 
-    cells: NDArray[np.int32]
+    cells: Slots
     columns: Ints
 
     @classmethod
     def empty(cls, columns: Ints) -> TouchMap:
         """Return a map without columns, half full at most when it has all of them; few have more room."""
-        room = 8 if columns.size <= _FEW else 2
+        room, kind = (16, np.int16) if columns.size <= _FEW else (2, np.int32)
         size = max(16, 1 << (room * columns.size - 1).bit_length())
-        return cls(np.full(size, _FREE, dtype=np.int32), columns)
+        return cls(np.full(size, _FREE, dtype=kind), columns)
 
     @classmethod
     def of(cls, columns: Ints) -> TouchMap:
@@ -86,7 +87,7 @@ class TouchMap:
 
 
 @numba.njit(inline="always")
-def find(cells: NDArray[np.int32], columns: Ints, column: int) -> np.uint64:
+def find(cells: Slots, columns: Ints, column: int) -> np.uint64:
     """Return the cell of ``column``, or the free cell where it belongs."""
     mask = np.uint64(cells.size - 1)
     cell = ((np.uint64(column) * _GOLDEN) >> np.uint64(32)) & mask
@@ -96,15 +97,13 @@ def find(cells: NDArray[np.int32], columns: Ints, column: int) -> np.uint64:
 
 
 @compile_with_cache()
-def _insert(cells: NDArray[np.int32], columns: Ints, count: int) -> None:
+def _insert(cells: Slots, columns: Ints, count: int) -> None:
     for slot in range(count):
         cells[find(cells, columns, columns[slot])] = slot
 
 
 @compile_with_cache()
-def _add(
-    cells: NDArray[np.int32], columns: Ints, new: Ints, terms: Floats, count: int, values: Floats
-) -> int:
+def _add(cells: Slots, columns: Ints, new: Ints, terms: Floats, count: int, values: Floats) -> int:
     for i in range(new.size):
         cell = find(cells, columns, new[i])
         if cells[cell] == _FREE:
@@ -123,7 +122,7 @@ def _mark_of(column: int) -> tuple[np.uint64, np.uint64]:
 
 
 @compile_with_cache()
-def _slots(cells: NDArray[np.int32], columns: Ints, marks: Any, asked: Ints, out: NDArray[np.int32]) -> None:
+def _slots(cells: Slots, columns: Ints, marks: Any, asked: Ints, out: NDArray[np.int32]) -> None:
     for i in range(columns.size if marks.size else 0):
         word, bit = _mark_of(columns[i])
         marks[word] |= bit
@@ -136,9 +135,9 @@ def _slots(cells: NDArray[np.int32], columns: Ints, marks: Any, asked: Ints, out
 
 @compile_with_cache()
 def _collect_absent(
-    cells: NDArray[np.int32],
+    cells: Slots,
     columns: Ints,
-    taken_cells: NDArray[np.int32],
+    taken_cells: Slots,
     taken: Ints,
     draws: Ints,
     start: int,

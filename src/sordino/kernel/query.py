@@ -117,6 +117,7 @@ class Pull:
     longest : margins are those of rows before their clip, up to so many times as long; 1 for clipped ones.
     unit : of the targets, and of margins that predict numbers.
     threshold : where errors of numbers are cut.
+    constant : nobody looks at more of the sum than its constant entry.
     """
 
     kind: int
@@ -125,6 +126,7 @@ class Pull:
     longest: float = 1.0
     unit: float = 1.0
     threshold: float = math.inf
+    constant: bool = False
 
     @property
     def numbers(self) -> tuple[int, float, float, bool, float, float]:

@@ -287,7 +287,7 @@ class AffineGradient(ClippedSum):
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         w, affine, mask, unit = params
         view = records.through(affine)
-        value = self._in_one_pass(view, w, unit)
+        value = self._in_one_pass(view, w, mask, unit)
         if value is None:
             with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
                 margins = whole_margins(view, w, affine, self._longest) if self.whole else view.margins(w)
@@ -303,12 +303,14 @@ class AffineGradient(ClippedSum):
         whole = _NUMBERS_LONGEST if self.loss.targets == "numbers" else _LONGEST
         return whole if self.whole else 1.0
 
-    def _in_one_pass(self, view: Any, w: Point, unit: float) -> Floats | None:
+    def _in_one_pass(self, view: Any, w: Point, mask: Bools | None, unit: float) -> Floats | None:
         """Return the sum where the loss is compiled and the rows can be read once; None elsewhere."""
         kind, one_pass = compiled_form(self.loss), getattr(view, "clipped_gradient", None)
         if kind is None or one_pass is None:
             return None
-        found: Floats = one_pass(w, Pull(kind[0], self.clip, self.fair, self._longest, unit, kind[1]))
+        constant = mask is not None and not mask[:-1].any()
+        pull = Pull(kind[0], self.clip, self.fair, self._longest, unit, kind[1], constant)
+        found: Floats = one_pass(w, pull)
         return found
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
-from sordino.kernel.arrays import Floats, Ints, compile_with_cache, public_distance, public_norm
+from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache, public_distance, public_norm
 from sordino.kernel.clip import clip_scalars, factors_of, row_peaks
 from sordino.kernel.query import (
     AffineViews,
@@ -234,23 +234,22 @@ def count_by_octave(values: Any, cells: int, ends: tuple[int, int], parts: Float
     An octave has so many cells; what is beyond the ends counts in the cells there, and what is not a finite
     number nowhere. Rows count by their ``parts``, if they are parts of persons.
     """
-    out, values = (
-        np.zeros((2, cells * (ends[1] - ends[0]) + 1)),
-        np.ascontiguousarray(values, dtype=np.float64),
-    )
+    out, values = np.zeros((2, cells * (ends[1] - ends[0]) + 1)), np.asarray(values, dtype=np.float64)
     own = np.ones(1) if parts is None else parts
-    _count_octaves(values, own, cells, float(ends[0]), float(ends[1]), out)
+    with np.errstate(all="ignore"):  # that of zero is below all others
+        _count_octaves(np.log2(np.abs(values)), values < 0.0, own, cells, float(ends[0]), float(ends[1]), out)
     return out
 
 
 @compile_with_cache(nogil=True)
-def _count_octaves(values: Floats, parts: Floats, cells: int, low: float, high: float, out: Floats) -> None:
+def _count_octaves(
+    octaves: Floats, below: Bools, parts: Floats, cells: int, low: float, high: float, out: Floats
+) -> None:
     last = parts.size - 1
-    for i in range(values.size):
-        size = abs(values[i])
-        if size < math.inf:
-            octave = min(max(math.log2(size), low), high) if size > 0.0 else low
-            out[0 if values[i] < 0.0 else 1, math.ceil(cells * (octave - low))] += parts[min(i, last)]
+    for i in range(octaves.size):
+        if octaves[i] < math.inf:
+            cell = math.ceil(cells * (min(max(octaves[i], low), high) - low))
+            out[1 - int(below[i]), cell] += parts[min(i, last)]
 
 
 @dataclass(frozen=True)
@@ -307,11 +306,13 @@ class TargetCounts(OneCount):
 
 @compile_with_cache(nogil=True, error_model="numpy")
 def _count_cells(values: Floats, parts: Floats, low: float, high: float, out: Floats) -> None:
-    last = parts.size - 1
+    last, found, at = parts.size - 1, np.zeros(out.size + 1), np.empty(values.size, dtype=np.int32)
+    for i in range(values.size):  # without branches: targets lie on either side of an end as they like
+        cell = min(math.floor(out.size * ((values[i] - low) / (high - low))), out.size - 1)
+        at[i] = cell if (low < high) & (low <= values[i]) & (values[i] <= high) else out.size
     for i in range(values.size):
-        cell = math.floor(out.size * ((values[i] - low) / (high - low))) if low <= values[i] <= high else -1
-        if cell >= 0:
-            out[min(cell, out.size - 1)] += parts[min(i, last)]
+        found[at[i]] += parts[min(i, last)]
+    out += found[:-1]
 
 
 def narrow(
