@@ -42,8 +42,8 @@ class TouchMap:
     @classmethod
     def empty(cls, columns: Ints) -> TouchMap:
         """Return a map without columns, half full at most when it has all of them; few have more room."""
-        room, kind = (16, np.int16) if columns.size <= _FEW else (2, np.int32)
-        size = max(16, 1 << (room * columns.size - 1).bit_length())
+        kind: Any = np.int16 if columns.size <= _FEW else np.int32
+        size = max(16, 1 << ((16 if kind is np.int16 else 2) * columns.size - 1).bit_length())
         return cls(np.full(size, _FREE, dtype=kind), columns)
 
     @classmethod
