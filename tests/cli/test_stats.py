@@ -4,6 +4,8 @@ import pytest
 from tests.cli.helpers import SECRET, typed, typed_json
 
 import sordino
+from sordino.cli import stats
+from sordino.ledger import BudgetPolicy, Ledger
 from sordino.tables import Category, Flag, Number, Person
 
 ROWS = [("north", 20 + i % 30, i) for i in range(600)] + [("south", 60 + i % 10, 600 + i) for i in range(300)]
@@ -126,3 +128,20 @@ def test_a_flag_has_its_levels_and_names_may_have_any_signs(folder):
     found = typed_json(*words, "--levels", 'diab? / now=["yes","no"]')["rows"]
     assert [row["count"] for row in found] == pytest.approx([100, 100], abs=12)
     assert "wants NAME=VALUE" in typed(*words, "--levels", "=[1]", code=2)
+
+
+def test_numbers_that_were_paid_for_are_printed_though_the_ledger_is_gone_by_then(folder, monkeypatch):
+    with Ledger.open(folder / "book.db") as book:
+        book.create("wards", BudgetPolicy(8.0, 1e-5))
+    asked = stats._ask
+
+    def asked_then_gone(*args):
+        table = asked(*args)
+        (folder / "book.db").rename(folder / "away.db")
+        return table
+
+    monkeypatch.setattr(stats, "_ask", asked_then_gone)
+    said = typed("stats", "count", *SCHEMA, "--by", "ward", "--ledger", "book.db", "--dataset", "wards")
+    assert "north" in said
+    with Ledger.open(folder / "away.db") as book:
+        assert len(book.history("wards")) == 1

@@ -169,6 +169,7 @@ def test_a_folder_is_never_written_over_and_sources_must_be_there(tmp_path):
 
 LIES = [("new", 1), ("columns", 3), ("rows", 400), ("version", 2)]
 LIES += [("values", "<f4"), ("values", "<i8"), ("indices", "<i4"), ("targets", ",f8")]
+LIES += [("columns", {}), ("columns", 5.0), ("rows", True), ("entries", "5"), ("sums", [])]
 
 
 @pytest.mark.parametrize("change", [{name: value} for name, value in LIES])

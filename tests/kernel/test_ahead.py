@@ -132,3 +132,13 @@ def test_all_records_are_never_drawn_ahead():
     asked(executor, plan_of(Full(), 3), 3)
     assert executor.told == []
     assert all(rows is None for rows in executor.rows)
+
+
+def test_only_an_executor_that_says_how_many_it_wants_is_told_of_batches():
+    class Prepared(Memory):
+        def prepare(self, batches):
+            raise AssertionError("it never said that it wants any")
+
+    _, found = asked(Prepared(RECORDS), plan_of(Poisson(RATE), 3), 3)
+    _, expected = asked(Memory(RECORDS), plan_of(Poisson(RATE), 3), 3)
+    assert np.array_equal(found, expected)

@@ -19,6 +19,7 @@ from sordino.errors import (
 )
 from sordino.kernel.events import Relation, gaussian_event
 from sordino.ledger import BudgetPolicy, Ledger, Status, Terms, fingerprint
+from sordino.ledger import ledger as book_of_ledgers
 from sordino.ledger.address import code_digest
 
 EVENT = gaussian_event(20.0, Relation.ADD_REMOVE)
@@ -116,6 +117,26 @@ def test_a_large_reservation_needs_somebody_else_and_once_only(ledger, monkeypat
     ledger.reserve("survey", EVENT, **HOW).settle()
 
 
+def test_an_approval_of_somebody_who_has_lost_the_role_since_is_none(ledger, monkeypatch):
+    working_for(monkeypatch, "ann")
+    ledger.set_terms("survey", Terms(roles={"approve": ["bob", "cy"]}, approve_above=0.2))
+    with pytest.raises(ApprovalNeededError) as refused:
+        ledger.reserve("survey", EVENT, **HOW)
+    request = str(refused.value).split("survey ")[1].split(",")[0]
+    working_for(monkeypatch, "bob")
+    ledger.approve("survey", request)
+    working_for(monkeypatch, "cy")
+    ledger.set_terms("survey", Terms(roles={"approve": ["cy"]}, approve_above=0.2))
+    working_for(monkeypatch, "ann")
+    with pytest.raises(ApprovalNeededError):
+        ledger.reserve("survey", EVENT, **HOW)
+    working_for(monkeypatch, "cy")
+    ledger.approve("survey", request)
+    working_for(monkeypatch, "ann")
+    ledger.reserve("survey", EVENT, **HOW).settle()
+    assert ledger.history("survey")[0].description.startswith("approved by cy: ")
+
+
 # ------------------------------------------------------------------------- which records a name means
 
 
@@ -158,6 +179,23 @@ def test_parts_have_budgets_of_their_own_and_the_whole_pays_on_each(ledger):
     assert [len(ledger.history(part)) for part in ledger.parts("wards")] == [2, 1]
     assert {e.status for part in ledger.parts("wards") for e in ledger.history(part)} == {Status.SETTLED}
     ledger.verify()
+
+
+def test_a_part_that_comes_while_the_whole_is_booked_is_not_left_out(ledger, monkeypatch):
+    ledger.create("wards/north", BudgetPolicy(0.6, 1e-6))
+    price = book_of_ledgers.charge_of
+
+    def priced(*args):
+        if ledger.parts("wards") == ["wards/north"]:
+            ledger.create("wards/south", BudgetPolicy(0.6, 1e-6))
+        return price(*args)
+
+    monkeypatch.setattr(book_of_ledgers, "charge_of", priced)
+    with pytest.raises(LedgerError, match="Parts of 'wards' came meanwhile. Nothing was reserved"):
+        ledger.reserve("wards", EVENT, **HOW)
+    assert ledger.history("wards/north") == []
+    ledger.reserve("wards", EVENT, **HOW).settle()
+    assert [len(ledger.history(part)) for part in ledger.parts("wards")] == [1, 1]
 
 
 def test_what_one_part_cannot_pay_no_part_pays(ledger):

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, LedgerError
 
 # ------------ Where commands write: never onto a file that they read, nor twice onto one place, though forced
 
@@ -378,9 +378,12 @@ def tell_budget(budget: dict[str, Any]) -> None:
     """Say what is left of the budget, or that nobody adds up what was released, where no ledger does."""
     words = "Note: booked on no ledger, so nobody adds it to what else is released."
     if budget["ledger"] is not None:
-        with open_ledger(budget["ledger"]) as book:
-            name, left = budget["dataset_id"], book.remaining(budget["dataset_id"])
-        words = f"Booked: {left.fraction:.1%} of the budget of {name} is left."
+        try:
+            with open_ledger(budget["ledger"]) as book:
+                left = book.remaining(budget["dataset_id"])
+            words = f"Booked: {left.fraction:.1%} of the budget of {budget['dataset_id']} is left."
+        except LedgerError as error:  # what was released and paid for is not lost with it
+            words = f"Note: booked, and the ledger is out of reach, so nobody knows what is left: {error}"
     click.echo(words, err=True)
 
 

@@ -63,11 +63,12 @@ class Layout:
                 f"Expected the {PAGE} of sordino.to_disk in {folder}, got another."
             ) from None
         found = {name: (folder / name).stat().st_size for name in expected if (folder / name).exists()}
-        filled = layout.sparse or layout.entries == layout.rows * layout.columns
+        counts = (layout.rows, layout.columns, layout.entries)
+        whole = all(type(one) is int and one >= 0 for one in counts) and type(layout.sums) is dict
+        filled = whole and (layout.sparse or layout.entries == layout.rows * layout.columns)
         columns = ("<i4", "<i8") if layout.sparse else ("",)
         known = layout.values in ("<f4", "<f8") and layout.indices in columns
-        facts = layout.version == 1 and known and filled and min(layout.rows, layout.columns) >= 0
-        if not facts or found != expected:
+        if not (filled and known and layout.version == 1) or found != expected:
             raise InvalidInputError(
                 f"Expected files in {folder} of the sizes that {PAGE} says, got others. Convert them again."
             )

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakSet
 
 import numpy as np
@@ -54,6 +54,7 @@ class NoisyExecutor(Place, Protocol):
         """Return the sum over the records of a batch with the noise of the release."""
 
 
+@runtime_checkable
 class AheadExecutor(Executor, Protocol):
     """An executor that is told of batches before they are asked for, because it reads them better together.
 
@@ -130,6 +131,7 @@ class Curator:
                 raise PlanSpentError("This plan was already opened once. Calibrate and reserve a new one.")
             _opened.add(plan)
         self._executor, self._plan, self._noise = executor, plan, noise
+        self._ahead = executor if isinstance(executor, AheadExecutor) else None
         known = dict(used or {})
         key = known.pop(_DEALT, None)
         self._used: Counter[str] = Counter(_positions(plan, known))
@@ -173,9 +175,9 @@ class Curator:
 
     def _known_batch(self, name: str, question: Question) -> Batch | None:
         """Return the batch of a question that was drawn ahead, or is now; None where nobody wants that."""
-        if not hasattr(self._executor, "prepare"):
+        place = self._ahead
+        if place is None:
             return None
-        place = cast(AheadExecutor, self._executor)
         with self._turn:
             first, known = question.position, self._coming.setdefault(name, {})
             if first not in known:

@@ -446,8 +446,8 @@ class Ledger:
             Nothing was reserved, and nothing may be released.
         """
         words = text(description, "description"), text(plan_digest, "plan_digest")
-        line, drafts = encode_event(event), []
-        for one in self.parts(name(dataset_id, "dataset_id")):
+        whole, line, drafts = name(dataset_id, "dataset_id"), encode_event(event), []
+        for one in self.parts(whole):
             account = self._account(one)
             account.policy.require(relation, unit)
             stated = account.policy.relation
@@ -456,7 +456,7 @@ class Ledger:
             charge = check_certificate(event, stated, charge)
             drafts.append((Entry(one, 0, Status.RESERVED, line, charge, *words, "", now(), ""), account))
         public = public_generator()  # a name for this call, nothing secret
-        first, *others = self._book(drafts, public.bytes(8).hex())
+        first, *others = self._book(whole, drafts, public.bytes(8).hex())
         return Reservation(self, first, tuple(others))
 
     def parts(self, dataset_id: str) -> list[str]:
@@ -469,11 +469,9 @@ class Ledger:
         nothing. Under replace-one a unit is replaced within its part.
         """
         with self._store.transaction(write=False) as store:
-            known = store.dataset_ids()
-        inside = [one for one in known if one.startswith(f"{dataset_id}/")]
-        return [dataset_id] if dataset_id in known or not inside else inside
+            return _parts(store, dataset_id)
 
-    def _book(self, drafts: Sequence[tuple[Entry, Account]], key: str) -> list[Entry]:
+    def _book(self, whole: str, drafts: Sequence[tuple[Entry, Account]], key: str) -> list[Entry]:
         """Book in one transaction, all or nothing.
 
         A connection may be lost when the database has the booking and its answer is on the way. The key
@@ -481,6 +479,8 @@ class Ledger:
         """
         try:
             with self._store.transaction(write=True) as store:
+                if _parts(store, whole) != [draft.dataset_id for draft, _ in drafts]:
+                    raise LedgerError(f"Parts of {whole!r} came meanwhile. Nothing was reserved: ask again.")
                 return [self._booked(store, draft, known, key) for draft, known in drafts]
         except LedgerError as error:
             if type(error) is not LedgerError:  # refused, or damaged: nothing was written
@@ -778,6 +778,12 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[str]]:
         return partial(Ledger.open, create=False, timeout=self._store.timeout), (self._store.address,)
+
+
+def _parts(store: Store, dataset_id: str) -> list[str]:
+    known = store.dataset_ids()
+    inside = [one for one in known if one.startswith(f"{dataset_id}/")]
+    return [dataset_id] if dataset_id in known or not inside else inside
 
 
 def _require_apart(store: Store, dataset_id: str) -> None:

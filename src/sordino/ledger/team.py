@@ -83,15 +83,15 @@ def use_approval(store: Store, terms: Terms, entry: Entry, who: str) -> str:
     # The same event at the same price on the same data set has the same name.
     request = seal([entry.dataset_id, entry.event_json, entry.charge.epsilon, entry.charge.delta])[:16]
     key = f"approval/{entry.dataset_id}/{request}"
-    given = _read(store, key)
-    if given is None or given.get("by") in ("", who):
+    by = str((_read(store, key) or {}).get("by", ""))
+    if by in ("", who) or by not in (terms.roles.get("approve") or [by]):  # who may not approve now, did not
         raise ApprovalNeededError(
             f"Expected epsilon <= {terms.approve_above:g} in one reservation on {entry.dataset_id!r}, or the "
             f"approval of a second person, got {entry.charge.epsilon:.4g} of {who or 'nobody'}. Let somebody "
             f"else run: sordino ledger approve {entry.dataset_id} {request}, and ask again."
         )
     store.execute("DELETE FROM sordino_meta WHERE name = ?", (key,))
-    return str(given["by"])
+    return by
 
 
 def _read(store: Store, key: str) -> dict[str, Any] | None:
