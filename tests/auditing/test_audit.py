@@ -450,7 +450,7 @@ def _wealth(mechanism, exact, params, seed, runs, part):
     """Let a mechanism answer some runs with a part of its noise; return the wealth and the stated power."""
     found, noise = Scale(), NoiseSource.seeded_not_private(seed)
     asked = SimpleNamespace(
-        release=SimpleNamespace(mechanism=mechanism), params=params, spacing=None, position=0
+        release=SimpleNamespace(mechanism=mechanism), params=params, spacing=None, secure=False, position=0
     )
     for _ in range(runs):
         noisy = mechanism.privatise(exact, part * 0.7, noise)
@@ -495,7 +495,7 @@ def test_bets_on_law_coordinates_and_batches_lose_on_honest_draws(mechanism):
     def wealth(seed, rate):
         found, noise = Scale(), NoiseSource.seeded_not_private(seed)
         release = SimpleNamespace(mechanism=mechanism, sampling=SimpleNamespace(rate=0.1))
-        asked = SimpleNamespace(release=release, spacing=2.0**-20, population=60, position=0)
+        asked = SimpleNamespace(release=release, spacing=2.0**-20, secure=True, population=60, position=0)
         for _ in range(30):
             noisy = np.rint(mechanism.privatise(np.zeros(7), 0.7, noise) * 2.0**20) / 2.0**20
             drawn = len(noise.bernoulli_rows(60, rate))

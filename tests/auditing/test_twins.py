@@ -219,6 +219,20 @@ def draw_instead(monkeypatch: Any, drawn: Any) -> None:
     monkeypatch.setattr(Gaussian, "privatise", privatise)
 
 
+def test_noise_in_floats_that_is_said_to_be_exact(monkeypatch):
+    honest = Question.privatised
+
+    def privatised(self: Any, exact: Any, noise: Any) -> Any:
+        if not self.secure:
+            return honest(self, exact, noise)
+        sums = np.asarray(exact) * (self.spacing or 1.0)
+        return self.release.mechanism.privatise(sums, self.room(exact), noise)
+
+    monkeypatch.setattr(Question, "privatised", privatised)
+    assert "status" in caught(regression(secure_noise=True))
+    assert "status" in caught(regression(secure_noise=True), groups=np.repeat(np.arange(20), 3))
+
+
 def test_one_coordinate_without_noise(monkeypatch):
     draw_instead(monkeypatch, lambda shape, noise: noise.normal(shape) * np.append(np.ones(shape[0] - 1), 0))
     assert "noise" in caught(regression())
@@ -260,6 +274,34 @@ def test_half_the_noise_of_the_last_step(monkeypatch):
 
     monkeypatch.setattr(Question, "privatised", fading)
     assert caught(regression(max_iter=20), seconds=4.0) == {"noise"}
+
+
+def test_four_fifths_of_the_noise_of_one_step_in_fifty(monkeypatch):
+    honest = Question.privatised
+
+    def thinner(self: Any, exact: Any, noise: Any) -> Any:
+        answer = honest(self, exact, noise)
+        return exact + 0.8 * (answer - exact) if self.position == 24 else answer
+
+    monkeypatch.setattr(Question, "privatised", thinner)
+    wide = np.random.default_rng(0).normal(size=(60, 20))
+    assert "noise of these fits" in caught(regression(max_iter=50), (wide, Y), draws=25, fits=60)
+
+
+def test_answers_whose_last_bits_are_those_of_the_truth(monkeypatch):
+    honest = Question.privatised
+
+    def privatised(self: Any, exact: Any, noise: Any) -> Any:
+        grid = 2.0**16 * np.spacing(np.max(np.abs(exact)) + 1.0)
+        return exact + grid * np.rint((honest(self, exact, noise) - exact) / grid)
+
+    monkeypatch.setattr(Question, "privatised", privatised)
+    assert caught(regression()) == {"noise"}
+
+
+def test_noise_that_was_drawn_in_single_precision(monkeypatch):
+    draw_instead(monkeypatch, lambda shape, noise: noise.normal(shape).astype(np.float32).astype(float))
+    assert caught(regression()) == {"noise"}
 
 
 def test_an_answer_that_is_the_mean_of_two(monkeypatch):
@@ -559,6 +601,14 @@ AGES = np.where(np.arange(60) == 7, 5.0, np.arange(60) % 3)
 def test_records_that_are_read_beside_the_mechanism():
     def fit(values: Any) -> Any:
         return sordino.mean(values, epsilon=2.0, bounds=(0.0, 9.0)), values.sum()
+
+    assert "state" in caught(fit, AGES)
+
+
+def test_a_function_that_keeps_the_records_it_was_made_from():
+    def fit(values: Any) -> Any:
+        middle = np.mean(values)
+        return sordino.mean(values, epsilon=2.0, bounds=(0.0, 9.0)), lambda one: one > middle
 
     assert "state" in caught(fit, AGES)
 

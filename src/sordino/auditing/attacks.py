@@ -6,6 +6,7 @@ docs/audit.md ("Why the bounds hold") has the proofs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -352,28 +353,49 @@ class Bets:
         return float(np.exp(special.logsumexp(self._wealth) - math.log(len(self._wealth))))
 
 
+class Gamblers:
+    """The logarithms of what gamblers have, by name; they share one stake evenly.
+
+    Who joins gets an even part of what all have by then, so that the mean stays a supermartingale.
+    """
+
+    def __init__(self, stake: float = 0.0) -> None:
+        self._stake, self._each = stake, dict[str, Any]()
+
+    def bet(self, who: str, ratios: Any) -> None:
+        """Multiply what a gambler has, or each of several of one name, by likelihood ratios."""
+        before = self._each.get(who)
+        self._each[who] = (self.wealth if before is None else before) + ratios
+
+    @property
+    def wealth(self) -> float:
+        """The logarithm of the mean."""
+        return _log_mean([*map(_log_mean, self._each.values())]) if self._each else self._stake
+
+
 class Scale:
     """Gamblers on noise that is not the declared one, by answers of real runs.
 
     They bet on the scale of each kind of noise, of each coordinate and of each turn of a release, on
-    differences of neighbouring coordinates and of answers that follow each other, on the law, on the last
-    bits of integers and on sizes of batches. What they bet on shares the stake evenly, and so do all who bet
-    on the same.
+    differences of neighbouring coordinates and of answers that follow each other, on the law, on grids and
+    on the last bits of integers and on sizes of batches. All subjects of bets share the stake evenly.
     """
 
     def __init__(self) -> None:
         self.count, self.runs = 0, 0
+        self.most = 0.0  # the logarithm of the largest mean wealth, whenever it was looked at
         self.reused: tuple[str, ...] = ()
         self._noise: dict[int, list[Floats]] = {}
         self._single = np.zeros(0)  # noise, number by number, in rising order
         self._told: dict[str, Floats] = {}  # by kind, mean and variance of the log wealth at half the noise
-        self._wealth: dict[str, dict[Any, Floats]] = {}  # logarithms, by what is bet on and by whom
-        self._bins: dict[type, Floats] = {}
+        self._turns: Counter[str] = Counter()  # how many numbers were heard in each
+        self._subjects: dict[str, Gamblers] = {}
+        self._cells: dict[str, Floats] = {}
 
     def see(self, run: Recording) -> None:
         """Bet on all answers of a run whose law is known."""
         past: dict[str, list[Floats]] = {}
-        last: dict[Any, Floats] = {}
+        last: dict[str, Floats] = {}
         self.runs += 1
         for heard in run.questions:
             away = residuals(heard, past.setdefault(heard.name, []))
@@ -385,11 +407,13 @@ class Scale:
                 self._bet("kind", kind, told[:-2])
                 self._told[kind] = self._told.get(kind, 0.0) + told[-2:]
             if heard.batch is not None:
-                self._bet("batches", None, _batch_ratios(heard.batch, heard.asked))
+                self._bet("batches", "sizes", _batch_ratios(heard.batch, heard.asked))
+        self.most = max(self.most, self.wealth)
 
-    def _bet(self, on: str, who: Any, ratios: Any) -> None:
-        gamblers = self._wealth.setdefault(on, {})
-        gamblers[who] = gamblers.get(who, 0.0) + ratios
+    def _bet(self, subject: str, who: str, ratios: Any) -> None:
+        if subject not in self._subjects:
+            self._subjects[subject] = Gamblers(self.wealth)
+        self._subjects[subject].bet(who, ratios)
 
     def _look_for_repeats(self, heard: Heard, away: Floats) -> None:
         """Look for noise that comes twice, and for one number that comes three times."""
@@ -399,52 +423,95 @@ class Scale:
             if others and np.isclose(others, away, near, near).all(axis=1).any():
                 self.reused = (*self.reused, heard.name)
             others.append(away)
-        if self._single.size < 5_000 and not str(getattr(heard.noisy, "dtype", "")).endswith("float32"):
-            self._single = np.sort(np.append(self._single, away[:500]))
+        if self._single.size < 5_000 and _precision(heard) == np.float64:
+            new = np.sort(away[:500])
+            self._single = np.insert(self._single, np.searchsorted(self._single, new), new)
             if np.any(self._single[2:] - self._single[:-2] < 1e-12):
                 self.reused = (*self.reused, heard.name)
 
-    def _bet_on_parts(self, heard: Heard, away: Floats, last: dict[Any, Floats]) -> None:
+    def _bet_on_parts(self, heard: Heard, away: Floats, last: dict[str, Floats]) -> None:
         """Bet on what the mean over all coordinates and turns hides."""
-        asked, release = heard.asked, (heard.name, away.size)
-        kind, before = type(asked.release.mechanism), last.get(release)
-        if not issubclass(kind, Gaussian | SymmetricGaussian | Laplace | Correlated):
+        asked, release = heard.asked, f"{heard.name}, {away.size} numbers"
+        mechanism, before = type(asked.release.mechanism), last.get(release)
+        if not issubclass(mechanism, Gaussian | SymmetricGaussian | Laplace | Correlated):
             return
-        power = 1 if kind is Laplace else 2
-        sizes = np.abs(away) ** power / power
-        self._bet("coordinates", release, np.stack([*_ratios(sizes, 1, power)]))
-        self._bet("turns", (release, asked.position), np.stack([*_ratios(sizes.sum(), away.size, power)]))
+        power = 1 if mechanism is Laplace else 2
+        sizes, turn = np.abs(away) ** power / power, f"{release}, turn {asked.position}"
+        parts = [("coordinates", release, sizes, 1), ("turns", turn, sizes.sum(), away.size)]
+        self._turns[turn] += away.size
         if power == 2:
-            apart = [away[:-1:2] - away[1::2], *([] if before is None else [away - before])]
-            for number, one in enumerate(apart):
-                self._bet("differences", number, np.stack([*_ratios(np.sum(one**2) / 4, one.size, 2)]))
+            steps = {} if before is None else {"of answers": away - before}
+            for name, one in {"of neighbours": away[:-1:2] - away[1::2], **steps}.items():
+                parts.append(("differences", name, np.sum(one**2) / 4, one.size))
+        for subject, who, size, count in parts:
+            self._bet(subject, who, np.stack([*_ratios(size, count, power)]))
         last[release] = away
         if (grain := asked.spacing) is not None and declared_scale(heard) < 2.0**32 * grain:
             odd = np.rint(away * (declared_scale(heard) / grain)).astype(np.int64) % 2
-            self._bet("last bits", None, np.sum(np.where(odd, math.log(0.1), math.log(1.9))))
-        if not isinstance(heard.value, list):  # several parties add more than declared: some may leave
-            counts, chances = self._bins.setdefault(kind, 8.0 * np.diff(_CELLS)), np.diff(_CELLS)
-            drawn = np.histogram(ndtr(away) if power == 2 else stats.laplace.cdf(away), _CELLS)[0]
-            self._bet("law", kind, drawn @ np.log(counts / counts.sum() / chances))  # by draws before
-            counts += drawn
+            self._bet("last bits", "even", np.sum(np.where(odd, math.log(0.1), math.log(1.9))))
+        if isinstance(heard.value, list):  # several parties add more than declared: some may leave
+            return
+        if not asked.secure and mechanism is not Correlated:
+            self._bet("grids", release, _grid_ratios(heard, away))
+        kind = mechanism.__name__
+        counts, chances = self._cells.setdefault(kind, 8.0 * np.diff(_CELLS)), np.diff(_CELLS)
+        drawn = np.histogram(ndtr(away) if power == 2 else stats.laplace.cdf(away), _CELLS)[0]
+        self._bet("law", kind, drawn @ np.log(counts / counts.sum() / chances))  # by draws before
+        counts += drawn
 
     @property
     def wealth(self) -> float:
         """The logarithm of the mean wealth."""
-        return _log_mean([_log_mean([*map(_log_mean, who.values())]) for who in self._wealth.values()])
+        return _log_mean([one.wealth for one in self._subjects.values()])
 
     def power(self, error: float, times: float = 1.0) -> float | None:
         """Return the chance that as many answers refute half of the noise, of the kind that is told least."""
         if not self._told:
             return None
-        needed = math.log(len(self._wealth) * len(self._told) * len(_SCALES) / error)
+        needed = math.log(len(self._subjects) * len(self._told) * len(_SCALES) / error)
         both = [(times * mean, math.sqrt(times * var) + 1e-9) for mean, var in self._told.values()]
         return float(min(ndtr((mean - needed) / deviation) for mean, deviation in both))
+
+    def least_of_a_turn(self, error: float) -> float | None:
+        """Return the share of the declared noise that shows in one turn alone with a chance of .99.
+
+        None where no share was sought, or none shows.
+        """
+        if not self._turns:
+            return None
+        numbers, shares = min(self._turns.values()), np.linspace(0.05, 0.95, 91)
+        needed = math.log(len(self._subjects) * len(self._turns) * len(_SCALES) / error)
+        gains = np.array([shares**2 * (1 - s**-2) / 2 - math.log(s) for s in _SCALES])
+        spread = np.array([shares**2 * (s**-2 - 1) for s in _SCALES]) * math.sqrt(numbers / 2)
+        shown = shares[np.any(numbers * gains - needed > 2.33 * spread, axis=0)]
+        return float(shown.max()) if shown.size else None
 
 
 def _log_mean(logs: Any) -> float:
     """Return the logarithm of the mean of some wealths; all begin with one."""
-    return float(special.logsumexp(logs) - math.log(np.size(logs))) if np.size(logs) else 0.0
+    return float(np.logaddexp.reduce(np.ravel(logs)) - math.log(np.size(logs))) if np.size(logs) else 0.0
+
+
+def _precision(heard: Heard) -> Any:
+    """Return the type of the numbers that an asker hears."""
+    return np.float32 if str(getattr(heard.noisy, "dtype", "")).endswith("float32") else np.float64
+
+
+def _grid_ratios(heard: Heard, away: Floats) -> Floats:
+    """Return what is won where noise lies on a grid, from 2^-8 of it downwards: the sum has the truth's bits.
+
+    Honest noise is within a 256th of a line with a chance of 2^-7, but for the rounding of the answer, which
+    is 2^-10 of a grid at most; a hit pays 50, nothing half: .94 is expected. Grids are of powers of two, for
+    bits that were left alone, and of the declared scale, for noise that was drawn in fewer bits.
+    """
+    scale, noise = declared_scale(heard), declared_scale(heard) * away[:50]
+    unit = np.array([[2.0 ** math.floor(math.log2(scale))], [scale]])
+    grids = unit * 2.0 ** -np.arange(8.0, 44.0)
+    lines = noise[:, None, None] / grids
+    hit = np.abs(lines - np.rint(lines)) < 2.0**-8
+    largest = np.max(np.abs(heard.vector)) + np.max(np.abs(noise))
+    coarse = grids >= 2.0**10 * np.spacing(_precision(heard)(largest))
+    return np.asarray(np.where(coarse, np.where(hit, math.log(50.0), math.log(0.5)).sum(axis=0), 0.0))
 
 
 def _is_drowned(heard: Heard) -> bool:

@@ -268,6 +268,7 @@ class _Auditor:
     sides: tuple[Callable[[], Any], Neighbour] | None = None
     best: tuple[Any, ...] | None = None
     reach: float = -1.0
+    noise: attacks.Scale = field(default_factory=attacks.Scale)
 
     def run(self, draws: int, fits: int, canaries: int) -> Audit:
         """Make all attacks."""
@@ -452,6 +453,9 @@ class _Auditor:
         altered = next((heard.name for heard in recording.questions if heard.altered), None)
         if altered is not None:
             yield "answers", f"{altered} was changed between its mechanism and its asker"
+        loose = next((heard.name for heard in recording.questions if heard.is_off_lattice), None)
+        if loose is not None:
+            yield "status", f"{loose} is said to have exact noise, and lies on no lattice"
         if any(plan.relation is not report.relation or plan.unit != report.unit for plan in self.paid):
             yield "relation", "the report protects others than the plans that were run"
         owners = self.records.owners
@@ -475,25 +479,31 @@ class _Auditor:
         A choice tells little: there are as many fits, up to ``FITS``, as half the noise would show in. Who
         fits until a result pleases asks more in some fits than in others.
         """
-        begin, found, power, low = time.process_time(), attacks.Scale(), None, False
+        begin, found, power = time.process_time(), self.noise, None
         records, most = self._telling(), self.verdict.recording.plans
         for number in range(FITS):
             spent = (time.process_time() - begin) / max(self.seconds, 1e-9)
             enough = (number >= ENOUGH and found.count > FEW) or spent > 0.25
+            low = found.most > -math.log(ALARM)
             if number >= 2 and (low or (enough and (power is None or power > 0.99)) or spent > 1.0):
                 break
-            run = play(self.runner(records), seed=None, checked=self._is_checked)
+            run = self._again(self.runner(records))
             most = max(most, run.plans, key=len)
             found.see(run)
-            low = low or found.wealth > -math.log(ALARM)
-            power = found.power(ALARM, FITS / found.runs if low else 1.0)
+            power = found.power(ALARM)
+        dear = most is not self.verdict.recording.plans and self._is_composed and [*self._prices(most)]
+        yield self._of_noise("noise", f"; {dear[0][1]}" if dear else "")
+
+    def _of_noise(self, name: str, dear: str = "") -> Attack:
+        """Return what bets on the noise of all fits until now have won."""
+        found, low = self.noise, self.noise.most > -math.log(ALARM)
         declared = "not as declared, beyond chance" if low else "as declared"
         words = f"{found.count} residuals and choices of {found.runs} fits have noise {declared}"
-        if found.reused:
-            words += f"; the noise of {found.reused[0]} comes again"
-        dear = most is not self.verdict.recording.plans and self._is_composed and [*self._prices(most)]
-        words += f"; {dear[0][1]}" if dear else ""
-        yield Attack("noise", words, bool(low or found.reused or dear), power=power, runs=found.runs)
+        if (share := found.least_of_a_turn(ALARM)) is not None:
+            words += f" ({share:.2f} of it, in any one turn of a release, would show)"
+        words += f"; the noise of {found.reused[0]} comes again" if found.reused else ""
+        power = found.power(ALARM, FITS / found.runs if low else 1.0)
+        return Attack(name, words + dear, bool(low or found.reused or dear), power=power, runs=found.runs)
 
     def _telling(self) -> Records:
         """Return the records, or some of them, in which noise shows: a sure choice tells nothing of it."""
@@ -612,11 +622,16 @@ class _Auditor:
             yield self._bounded("membership, LiRA", *attacks.likelihood_ratios(*beliefs))
             yield self._bounded("membership, quantile", *attacks.above_quantile(*beliefs))
             yield self._attribute(min(fits // 2, LEARNED), row, rest[0])
+        yield self._of_noise("noise of these fits")
 
-    @property
-    def _is_checked(self) -> bool:
-        """Whether the replay has seen the checks of a network's ghost norms pass."""
-        return "gradients by ghost" in self.report.notes
+    def _again(self, run: Any, absent: Absent | None = None) -> Recording:
+        """Fit once more; the replay has seen a network pass its checks, which take longer than its steps."""
+        if "gradients by ghost" not in self.report.notes:
+            return play(run, None, absent, None)
+        from sordino.nn.engine_choice import passed_before
+
+        with passed_before():
+            return play(run, None, absent, None)
 
     @property
     def _is_network(self) -> bool:
@@ -629,15 +644,20 @@ class _Auditor:
         """Fit on both sides, each a run and who is absent, and guess by what a canary moves.
 
         A pair of fits has the same noise on both sides. That is learned from pairs which are not judged, and
-        so is the crowd in which a canary shows most.
+        so is the crowd in which a canary shows most. The noise of those that are judged is bet on.
         """
 
-        def one(run: Any, absent: Any, seed: int) -> Any:
+        def one(run: Any, absent: Any, seed: int, bet: bool) -> Any:
             with seeded_noise_not_private(seed):
-                return play(run, None, absent, None, checked=self._is_checked).made
+                recording = self._again(run, absent)
+            if bet:
+                self.noise.see(recording)
+            return recording.made
 
-        def fitted(sides: Any, seeds: Any) -> list[list[Any]]:
-            return [[one(run, absent, seed) for seed in seeds] for run, absent in sides]
+        def fitted(sides: Any, seeds: Any, judged: bool = False) -> list[list[Any]]:
+            bets = (judged, False)  # the noise of the other side is the same
+            each = zip(sides, bets, strict=True)
+            return [[one(run, absent, seed, bet) for seed in seeds] for (run, absent), bet in each]
 
         few, many = min(fits, CHOSEN), min(fits, max(LEARNED, fits // 4))
         first = [fitted(sides, range(few)) for sides in crowds]
@@ -645,7 +665,7 @@ class _Auditor:
         best = int(np.argmax([-1.0 if one is None else attacks.separation(*one) for one in told]))
         more = fitted(crowds[best], range(few, many))
         learned = _numbers([one + other for one, other in zip(first[best], more, strict=True)])
-        judged = fitted(crowds[best], [fresh_noise().subkey() for _ in range(fits)])
+        judged = fitted(crowds[best], [fresh_noise().subkey() for _ in range(fits)], judged=True)
         numbers = _numbers(judged)
         attack = Attack(name, "the released numbers have no fixed shape", False, runs=fits)
         if learned is not None and numbers is not None and learned[0].shape[1:] == numbers[0].shape[1:]:
@@ -658,7 +678,7 @@ class _Auditor:
         base = silence(self.records, (row, target)) if self.made_up else self.records
         low, high = ends_of(self.records.parts[1])
         runs = [self.runner(base.changed(0, (row, end))) for end in (target, low if target == high else high)]
-        made = [[play(run, seed=None, checked=self._is_checked).made for _ in range(fits)] for run in runs]
+        made = [[self._again(run).made for _ in range(fits)] for run in runs]
         beliefs = [np.array([_belief(m, row[None], target)[0] for m in side]) for side in made]
         scores = attacks.above_quantile(*beliefs)
         right, count = int(np.sum(scores[0] > 0) + np.sum(scores[1] <= 0)), 2 * len(scores[0])

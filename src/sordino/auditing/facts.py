@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,6 +61,10 @@ def _facts(value: Any, path: str, above: list[int]) -> Iterator[tuple[str, Any]]
 def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, functools.partial):
         value = (value.func, value.args, value.keywords)
+    if isinstance(value, MethodType | FunctionType):  # what it has kept of where it was made
+        yield "name", value.__qualname__
+        kept = [value.__self__] if isinstance(value, MethodType) else inspect.getclosurevars(value).nonlocals
+        value = (kept, getattr(value, "__defaults__", None), getattr(value, "__kwdefaults__", None))
     if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor
         value = (
             value.detach().cpu().numpy() if value.layout.__repr__() == "torch.strided" else value.to_dense()

@@ -60,12 +60,6 @@ class Address(str):
         """Return the URL with its password, if this process knows it; to connect, never to print."""
         return _WHOLE.get(self, str(self))
 
-    def __copy__(self) -> Address:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Address:
-        return self
-
     def __reduce__(self) -> tuple[type[Address], tuple[str]]:
         return Address, (str(self),)
 
