@@ -7,8 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from html import escape
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -157,46 +156,11 @@ class Audit:
 
     def to_html(self) -> str:
         """Return a section for a page: a table of the attacks, and a drawing where some guessed."""
-        columns = {
-            "attack": [a.name for a in self.attacks],
-            "what it found": [escape(a.words) for a in self.attacks],
-            "demonstrated epsilon": ["" if a.epsilon is None else f"{a.epsilon:.3g}" for a in self.attacks],
-            "power at half the noise": ["" if a.power is None else f"{a.power:.2f}" for a in self.attacks],
-        }
-        shown = {title: cells for title, cells in columns.items() if any(cells)}
-        lines = [f"<td>{'</td><td>'.join(row)}</td>" for row in zip(*shown.values(), strict=True)]
-        word = "The claim was refuted." if self.refuted else "No attack refuted the claim."
-        most = at_most(50 * (1 + self.advantage), 3)
-        return (
-            f"<h2>How this was attacked</h2><p><strong>{word}</strong> An attack tries to find out, from all "
-            f"that a fit asks, hears and leaves behind, whether one {self.unit} was in the data. The claim, "
-            f"epsilon {at_most(self.epsilon)}, lets it win {most} % of even bets at most. {self.warning} An "
-            "attack that finds nothing proves nothing: the guarantee rests on proofs, and attacks look for "
-            "mistakes in the program.</p><div class='scroll'><table><thead>"
-            f"<tr><th>{'</th><th>'.join(shown)}</th></tr></thead><tbody><tr>{'</tr><tr>'.join(lines)}</tr>"
-            f"</tbody></table></div>{self.to_svg() if any(a.rates for a in self.attacks) else ''}"
-        )
+        return str(_templates().get_template("audit.html").render(audit=self))
 
     def to_svg(self) -> str:
         """Return a drawing: the largest true positive rate that the plan allows, and what attacks reached."""
-        path = " ".join(f"{300 * x:.1f},{300 - 300 * y:.1f}" for x, y in self.curve)
-        dots = "".join(
-            f"<circle cx='{300 * x:.1f}' cy='{300 - 300 * y:.1f}' r='4' fill='#b5651d'>"
-            f"<title>{escape(a.name)}</title></circle>"
-            for a in self.attacks
-            if a.rates is not None
-            for x, y in [a.rates]
-        )
-        return (
-            "<svg viewBox='-40 -10 360 350' width='360' style='max-width:100%' role='img' "
-            "aria-label='Attacks below the claim'>"
-            "<rect width='300' height='300' fill='none' stroke='#999'/>"
-            "<path d='M0 300L300 0' stroke='#ccc' fill='none'/>"
-            f"<polyline points='{path}' stroke='#1f4e79' stroke-width='2' fill='none'/>{dots}"
-            "<text x='60' y='325' font-size='13'>false positive rate at most</text>"
-            "<text x='-15' y='230' font-size='13' transform='rotate(-90 -15 230)'>true positive rate</text>"
-            "</svg>"
-        )
+        return str(_templates().get_template("audit.svg").render(audit=self))
 
     _repr_html_ = to_html
 
@@ -686,6 +650,15 @@ class _Auditor:
         group = worst_trade_off(steps * epsilon, delta * (1 + (steps - 1) * math.exp(min(epsilon, 500.0))))
         refuted = 2 * attacks.least(right, count, ALARM) - 1 > group.advantage
         return Attack("attribute", f"the target was guessed in {right} of {count} fits", refuted, runs=fits)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader
+
+    environment = Environment(loader=PackageLoader("sordino.auditing"), autoescape=True)
+    environment.filters["at_most"] = at_most
+    return environment
 
 
 def _schema_of(fit: Any) -> Any:
