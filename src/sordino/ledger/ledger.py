@@ -30,7 +30,7 @@ from sordino.errors import (
 )
 from sordino.kernel.events import Relation, compose_events
 from sordino.kernel.noise import public_generator
-from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, pure_epsilon
+from sordino.ledger.account import Account, Charge, FilterMode, charge_of, check_certificate, pure_epsilon
 from sordino.ledger.address import Address, hide, is_gone, is_mine, person, person_of, sign_owner
 from sordino.ledger.policy import MOST_TEXT, BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
@@ -122,6 +122,7 @@ class Reservation(Ending):
 # sums from the costs, one after the other.
 
 CLOSE = 1e-9  # a new version of an accountant may round differently
+_NOTHING = encode_event(dp.NoOpDpEvent())
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,42 @@ def _receipt(
     back = [entry.sequence for entry in ended if entry.status is Status.RETURNED]
     head = seal([*heads[-1:], *back]) if back else "".join(heads[-1:])
     return ":".join([label, str(len(heads)), head, *([",".join(map(str, pending))] if pending else [])])
+
+
+def booked_for(event: dp.DpEvent, entries: Sequence[Entry], later: Sequence[int] = ()) -> list[int]:
+    """Return the last reservations whose events together are this one; none if one of its parts has none.
+
+    A pipeline books its parts one after the other. ``later`` are the reservations of parts that come after
+    this one.
+    """
+    line = encode_event(event)
+    if found := [e.sequence for e in entries if e.event_json == line and e.sequence not in later]:
+        return [max([number for number in found if number < min(later, default=math.inf)] or found)]
+    numbers: list[int] = []
+    for part in reversed(event.events if isinstance(event, dp.ComposedDpEvent) else ()):
+        own = booked_for(part, entries, (*later, *numbers))
+        if not own:
+            return []
+        numbers = own + numbers
+    return numbers
+
+
+def attested_models(entries: Sequence[Entry], owners: Mapping[int, str]) -> dict[tuple[int, ...], str]:
+    """Return the digests of released models by the numbers of their reservations.
+
+    They are lines that cost nothing (:meth:`Ledger.attest`); only the process that booked is believed.
+    """
+    found: dict[tuple[int, ...], str] = {}
+    for entry in entries:
+        said = re.fullmatch(r"model of reservation ((?:[0-9]{1,18}, )*[0-9]{1,18})", entry.description)
+        numbers = tuple(map(int, said[1].split(", "))) if said and entry.event_json == _NOTHING else ()
+        makers = {
+            owners.get(number, "").split("|")[:5] == owners.get(entry.sequence, "").split("|")[:5]
+            for number in numbers
+        }
+        if makers == {True}:
+            found.setdefault(numbers, entry.plan_digest)
+    return found
 
 
 def replay(account: Account, entries: Sequence[Entry]) -> Account:
@@ -607,6 +644,39 @@ class Ledger:
             account = replay(dataset.account, store.entries(dataset_id))
             store.update_account(replace(dataset, account=account))
         return entry
+
+    def attest(self, dataset_id: str, event: dp.DpEvent, digest: str) -> None:
+        """Write down which model this process released under its settled reservations for an event.
+
+        The digest is a line of its own at the end of the history, in the chain of all others, which costs
+        nothing. It is written once for a run: who edits the model later finds it there. A process that ends
+        before leaves none, and then nobody can say which model it was. **Privacy.** The digest is a
+        function of released numbers.
+        """
+        for one in self.parts(name(dataset_id, "dataset_id")):
+            with self._store.transaction(write=True) as store:
+                dataset, owners = store.dataset(one, lock=True), store.owners_of(one)
+                entries = store.entries(one)
+                known = attested_models(entries, owners)
+                mine = [e for e in entries if e.status is Status.SETTLED and is_mine(owners[e.sequence])]
+                free = [e for e in mine if (e.sequence,) not in known]
+                runs = [tuple(booked_for(event, found)) for found in (free, mine)]
+                run = next((numbers for numbers in runs if numbers and numbers not in known), None)
+                if run is None or digest in known.values():
+                    continue
+                charge = Charge((0.0,) * len(dataset.account.filter.orders), 0.0, 0.0)
+                booked = replace(dataset, account=dataset.account.book(charge))
+                words = f"model of reservation {', '.join(map(str, run))}", text(digest, "digest"), ""
+                number = booked.account.count
+                entry = Entry(one, number, Status.SETTLED, _NOTHING, charge, *words, now(), now())
+                store.insert_entry(entry, sign_owner(""))
+                store.update_account(booked)
+
+    def models(self, dataset_id: str) -> dict[tuple[int, ...], str]:
+        """Return the digest of each model that :meth:`attest` wrote down, by its reservations."""
+        with self._store.transaction(write=False) as store:
+            read_terms(store, dataset_id).require("read", person())
+            return attested_models(store.entries(dataset_id), store.owners_of(dataset_id))
 
     def take_turn(self, dataset_id: str, sequence: int, turn: int) -> None:
         """Hand a run that outlives its process to whoever holds its last turn; a copy of it comes too late.

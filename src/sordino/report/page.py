@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -13,16 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import dp_event as dp
 from jinja2 import Environment, PackageLoader
 
 import sordino
 from sordino.errors import SordinoError
 from sordino.ledger import Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
-from sordino.ledger.ledger import remaining_of, spent_of
+from sordino.ledger.ledger import booked_for, remaining_of, spent_of
 from sordino.ledger.records import Status as Ended
-from sordino.ledger.records import encode_event
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
 from sordino.runs.report import Status
@@ -94,27 +90,11 @@ class History:
         facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
         return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
 
-    def alike(self, event: dp.DpEvent) -> list[int]:
-        """Return the numbers of the reservations for just this event, from the time of the run."""
-        line, (start, end) = encode_event(event), self.ran
-        same = [s.entry for s in self.steps if s.entry and s.entry.event_json == line]
-        return [e.sequence for e in same if start[:19] <= e.reserved_at[:19] <= end[:19]]
-
-    def booked(self, event: dp.DpEvent, later: Sequence[int] = ()) -> list[int]:
-        """Return the last reservations whose events together are this one; none if one of its parts has none.
-
-        A pipeline books its parts one after the other. ``later`` are the reservations of parts that come
-        after this one.
-        """
-        if found := [number for number in self.alike(event) if number not in later]:
-            return [max([number for number in found if number < min(later, default=math.inf)] or found)]
-        numbers: list[int] = []
-        for part in reversed(event.events if isinstance(event, dp.ComposedDpEvent) else ()):
-            own = self.booked(part, (*later, *numbers))
-            if not own:
-                return []
-            numbers = own + numbers
-        return numbers
+    def of_the_run(self) -> list[Entry]:
+        """Return the reservations from the time of the run."""
+        start, end = self.ran
+        entries = [step.entry for step in self.steps if step.entry]
+        return [e for e in entries if start[:19] <= e.reserved_at[:19] <= end[:19]]
 
 
 @dataclass(frozen=True)
@@ -122,7 +102,8 @@ class Booking:
     """The account just before and just after each reservation of a run, and now.
 
     Of equal reservations nothing may say which belong to the run: then ``parts`` has all of them, and only
-    ``among`` of these do.
+    ``among`` of these do. The ``model`` is "known" to the ledger as the one that was released, "another" is,
+    or it is "unknown" which one; None where that was not asked.
     """
 
     history: History
@@ -130,25 +111,33 @@ class Booking:
     now: Step
     among: int = 0
     place: str = ""
+    model: str | None = None
 
     def confirm(self, report: PrivacyReport, ledger: Ledger) -> PrivacyReport:
         """Return a report that was read back as that of a run which the ledger confirms, else as it is.
 
         Its events were certified again when it was read. All reservations for just these have to be settled,
-        none with seeded noise; a schema that was learned has to have its receipts there.
+        none with seeded noise; a schema that was learned has to have its receipts there, and the model that
+        was asked for has to be the one that was released.
         """
         entries = [step.entry for _, step in self.parts if step.entry]
-        if any(e.status is not Ended.SETTLED or Status.SEEDED in e.description for e in entries):
+        wrong = self.model in ("another", "unknown")
+        if wrong or any(e.status is not Ended.SETTLED or Status.SEEDED in e.description for e in entries):
             return report
         ask = Ask(report.epsilon, report.delta, ledger, self.history.dataset_id)
         return replace(report, copied=False, learned=ask.find_paid(report.learned))
 
     @property
     def confirmation(self) -> str:
-        """What a page says beside a status that the ledger confirms."""
+        """What a page says beside a status: what of it the ledger confirms."""
         numbers = [str(step.entry.sequence) for _, step in self.parts if step.entry]
         kind = "entry" if len(numbers) == 1 else "one of entries" if self.among else "entries"
-        return f"confirmed by ledger {self.place}, {kind} {', '.join(numbers)}"
+        words = f"confirmed by ledger {self.place}, {kind} {', '.join(numbers)}"
+        ends = {"another": "; this model is NOT the one that the ledger knows"}
+        ends |= {"unknown": "; the ledger was not told which model was released"}
+        if self.model in ends:
+            return f"releases {words}{ends[self.model]}"
+        return f"{words}: releases and model" if self.model else words
 
     @property
     def words(self) -> str:
@@ -175,9 +164,16 @@ class Booking:
 
 
 def booking_of(
-    report: PrivacyReport, ledger: Any, dataset_id: str | None, ran: tuple[str, str] | None = None
+    report: PrivacyReport,
+    ledger: Any,
+    dataset_id: str | None,
+    ran: tuple[str, str] | None = None,
+    digest: str | None = None,
 ) -> tuple[PrivacyReport, Booking | str]:
-    """Return the report, as far as the ledger confirms it, and its booking or why there is none to show."""
+    """Return the report, as far as the ledger confirms it, and its booking or why there is none to show.
+
+    With the ``digest`` of a model the ledger has to know that this is the one that was released.
+    """
     if dataset_id == "":
         return report, "The run was booked on no ledger, so nobody has added it to what else was released."
     if ledger is None or dataset_id is None:
@@ -189,17 +185,23 @@ def booking_of(
     try:
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
         history = replace(History.read(book, dataset_id), ran=ran or ("", "9"))
+        models = {} if digest is None else book.models(dataset_id)
     except SordinoError as error:
         return report, f"The ledger could not be read ({type(error).__name__})."
-    numbers = history.booked(report.event)
+    numbers = booked_for(report.event, history.of_the_run())
     if not numbers:
         when = "" if ran is None else " from the time when it ran"
         return report, f"The ledger has no reservation of {dataset_id!r} for just these releases{when}."
-    events = {entry.event_json: entry.event for n in numbers if (entry := history.steps[n].entry)}
-    equal = sorted(number for event in events.values() for number in history.alike(event))
+    events = {entry.event_json for n in numbers if (entry := history.steps[n].entry)}
+    equal = [entry.sequence for entry in history.of_the_run() if entry.event_json in events]
+    known = {run: found for run, found in models.items() if {*run} <= {*equal}}
+    if run := next((run for run, found in known.items() if found == digest), ()):
+        equal = numbers = [*run]
+    is_other = {*equal} == {number for run in known for number in run}
     parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
     among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
-    booking = Booking(history, parts, history.steps[-1], among, place)
+    model = None if digest is None else "known" if run else "another" if is_other else "unknown"
+    booking = Booking(history, parts, history.steps[-1], among, place, model)
     return booking.confirm(report, book), booking
 
 

@@ -490,13 +490,14 @@ def report_html(
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
     origin = provenance(model, dataset_id, author, config)
     contents = contents_of(model, report)
-    copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran)
+    digest = "" if isinstance(model, PrivacyReport) else model_digest(model)
+    asked = None if model is report or not report.copied else digest
+    copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran, asked)
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     again = again if hasattr(model, "fit") else ""
     event = json.dumps(encode(report.event), indent=1)
     if len(event) > _LONGEST_EVENT:
         event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
-    whole, digest = report.whole, "" if isinstance(model, PrivacyReport) else model_digest(model)
     by_schema = any(line.startswith("schema ") for line in report.public)
     public = sorted(report.public, key=lambda line: not line.startswith(_COUNTED))
     signed = {"Run by": origin["author"], "Data controller": controller, "Approver": approver}
@@ -518,7 +519,7 @@ def report_html(
         facts=dict(facts or {}),
         holds=report.status.holds,
         odds=report.odds,
-        whole=whole,
+        whole=report.whole,
         strength=strength(report.epsilon),
         compared=compare_attacks(report),
         command=command or again,

@@ -23,12 +23,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import (
     InvalidInputError,
+    LedgerError,
+    LedgerWarning,
     MissingExtraError,
     ModelFileError,
     UnsupportedError,
+    levels_to_the_caller,
     require_extra,
 )
-from sordino.runs import PrivacyReport
+from sordino.runs import Ask, PrivacyReport
 from sordino.tables import Schema
 from sordino.tables.files import replace_file
 
@@ -266,7 +269,8 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
     path : the file; it is replaced as a whole, or not at all.
     about : anything of yours to keep beside the model, in words and numbers (what JSON can hold).
 
-    The ledger's address is left out, and so are generators in ``random_state``.
+    The ledger's address is left out, and so are generators in ``random_state``. A ledger that the fit was
+    booked on gets the digest of the model: a page made from the file can then say that it is this one.
 
     **Privacy.** A file holds what the model object holds: released numbers, parameters, the report. It costs
     nothing to write, copy or read it.
@@ -290,7 +294,28 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
         )
         archive.writestr(_ABOUT, _facts(model, about))
     replace_file(target, whole.getvalue(), error=ModelFileError)
+    for _, part in getattr(model, "steps", [("", model)]):
+        if getattr(part, "ledger", None) is not None:
+            attest(model, part.ledger, part.dataset_id)
+            break
     return target
+
+
+def attest(model: Any, ledger: Any, dataset_id: str | None) -> None:
+    """Write the digest of a model that this process fitted into the ledger that it was booked on.
+
+    What cannot be written is a warning: then the ledger does not know which model was released.
+    """
+    report, digest = report_of(model), model_digest(model)
+    if ledger is None or dataset_id is None or report is None or report.copied or not digest:
+        return
+    try:
+        book = Ask(report.epsilon, report.delta, ledger, dataset_id).open_ledger()
+        if book is not None:
+            book.attest(dataset_id, report.event, digest)
+    except LedgerError as error:
+        words = f"The ledger could not be told which model was released. {error}"
+        warnings.warn(words, LedgerWarning, stacklevel=levels_to_the_caller())
 
 
 def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | None = None) -> Any:

@@ -1,0 +1,133 @@
+"""A line of the history says which model was released: it costs nothing, stays, and is in every receipt."""
+
+import multiprocessing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.ledger.helpers import gaussian, reserve
+
+import sordino
+from sordino.errors import LedgerCorruptError, LedgerWarning
+from sordino.kernel.events import compose_events
+from sordino.ledger import BudgetPolicy, Ledger
+from sordino.ledger.account import Account
+from sordino.ledger.ledger import replay, verify_records
+from sordino.ledger.records import Dataset
+from sordino.saving.files import model_digest
+
+
+def test_a_settled_reservation_gets_the_digest_of_its_model_once_and_for_nothing(ledger):
+    reserve(ledger).settle()
+    before = ledger.spent("survey")
+    for digest in ("ab", "ab", "cd"):  # saved twice, then edited and saved
+        ledger.attest("survey", gaussian(), digest)
+    assert ledger.models("survey") == {(1,): "ab"}
+    assert len(ledger.history("survey")) == 2
+    after = ledger.spent("survey")
+    assert (after.fraction, after.epsilon) == (before.fraction, before.epsilon)
+    assert ledger.verify().reservations == 2
+
+
+@pytest.mark.parametrize("mode", ["basic", "full"])
+def test_a_budget_that_is_used_up_still_takes_the_digest(tmp_path, mode):
+    with Ledger.open(tmp_path / "full.db") as ledger:
+        ledger.create("survey", BudgetPolicy(0.3, 1e-6 if mode == "basic" else 1e-5))
+        reserve(ledger, certificate=(0.3, 1e-6)).settle()
+        while mode == "full":
+            try:
+                reserve(ledger).settle()
+            except sordino.errors.BudgetExceededError:
+                break
+        ledger.attest("survey", gaussian(), "ab")
+        assert "ab" in ledger.models("survey").values()
+        ledger.verify()
+
+
+def test_what_is_pending_failed_or_of_another_process_is_not_attested(ledger, address):
+    reserve(ledger).fail("Error")
+    pending = reserve(ledger)
+    ledger.attest("survey", gaussian(), "ab")
+    assert ledger.models("survey") == {}
+    pending.settle()
+    child = multiprocessing.get_context("spawn").Process(target=_attest, args=(str(address), "forged"))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert ledger.models("survey") == {}
+    ledger.attest("survey", gaussian(), "ab")
+    assert ledger.models("survey") == {(2,): "ab"}
+
+
+def _attest(address, digest):
+    """Try all ways to write a digest for a reservation that another process made."""
+    with Ledger.open(address, create=False) as ledger:
+        ledger.attest("survey", gaussian(), digest)
+        event = sordino.ledger.ledger.dp.NoOpDpEvent()
+        said = {"description": "model of reservation 2", "plan_digest": digest, "certificate": (0.0, 0.0)}
+        ledger.reserve("survey", event, relation="add-remove", unit="record", **said).settle()
+
+
+def test_parts_of_a_pipeline_get_one_line_together(ledger):
+    for multiplier in (20.0, 30.0):
+        reserve(ledger, gaussian(multiplier)).settle()
+    ledger.attest("survey", compose_events([gaussian(20.0), gaussian(30.0)]), "ab")
+    assert ledger.models("survey") == {(1, 2): "ab"}
+
+
+def test_an_export_carries_what_was_attested(ledger, tmp_path):
+    reserve(ledger).settle()
+    ledger.attest("survey", gaussian(), "ab")
+    with Ledger.open(tmp_path / "copy.db") as copy:
+        copy.import_json(ledger.to_json())
+        assert copy.models("survey") == ledger.models("survey") == {(1,): "ab"}
+        copy.verify()
+
+
+@pytest.mark.parametrize("forgery", ["another digest", "gone"])
+def test_a_receipt_shows_a_digest_that_was_exchanged_or_dropped(ledger, forgery):
+    reserve(ledger).settle()
+    ledger.attest("survey", gaussian(), "ab")
+    (receipt,) = ledger.verify().receipts
+    with ledger._store.transaction(write=False) as store:
+        owners = {"survey": store.owners_of("survey")}
+
+    def records(entries):
+        account = ledger.account("survey")
+        again = replay(Account(account.policy, account.filter), entries)
+        return [(Dataset("survey", again, "2026-01-01"), entries)]
+
+    booked, line = ledger.history("survey")
+    verify_records(records([booked, line]), [receipt], owners)
+    forged = [booked, replace(line, plan_digest="cd")] if forgery == "another digest" else [booked]
+    verify_records(records(forged), (), owners)
+    with pytest.raises(LedgerCorruptError, match="edited, deleted, moved or cut off"):
+        verify_records(records(forged), [receipt], owners)
+
+
+def test_saving_a_fitted_model_attests_it_and_a_changed_or_loaded_one_does_not(ledger, tmp_path):
+    model = sordino.PCA(1, epsilon=0.5, delta=1e-6, data_norm=2.0, ledger=ledger, dataset_id="survey")
+    with pytest.warns(sordino.errors.FitWarning):
+        model.fit(np.eye(50, 3))
+    assert ledger.models("survey") == {}  # a process that dies here leaves no digest
+    model.save(tmp_path / "axes.sordino")
+    again = sordino.load(tmp_path / "axes.sordino")
+    assert ledger.models("survey") == {(1,): model_digest(again)}
+    again.components_ = -again.components_
+    again.set_params(ledger=ledger, dataset_id="survey")
+    again.save(tmp_path / "copy.sordino")
+    model.components_ = -model.components_
+    model.save(tmp_path / "edited.sordino")
+    assert ledger.models("survey") == {(1,): model_digest(sordino.load(tmp_path / "axes.sordino"))}
+
+
+def test_a_ledger_out_of_reach_is_a_warning_and_the_model_is_saved(tmp_path):
+    ledger = Ledger.open(tmp_path / "budget.db")
+    ledger.create("survey", BudgetPolicy(1.0, 1e-5))
+    model = sordino.PCA(1, epsilon=0.5, delta=1e-6, data_norm=2.0, ledger=ledger, dataset_id="survey")
+    with pytest.warns(sordino.errors.FitWarning):
+        model.fit(np.eye(50, 3))
+    ledger.close()
+    with pytest.warns(LedgerWarning, match="which model"):
+        model.save(tmp_path / "axes.sordino")
+    assert sordino.load(tmp_path / "axes.sordino").n_features_in_ == 3
