@@ -275,14 +275,15 @@ def test_other_doors_a_page_finds_the_reservation_of_its_own_run_among_equal_one
         typed(*fit, *booked, "--output", tmp_path / f"{name}.sordino")
     model = sordino.load(tmp_path / "first.sordino")
     place = {"ledger": tmp_path / "ledger.db", "dataset_id": "ward"}
-    page = report_html(model, **place)
-    assert "ended as planned (one of reservations 1, 2 and 3; nothing says which)" in page
-    assert "confirmed by ledger ledger.db, one of entries 1, 2, 3" in page
+    page = report_html(model.privacy_, **place)
+    assert "ended as planned (one of reservations 1, 3 and 5; nothing says which)" in page
+    assert "confirmed by ledger ledger.db, one of entries 1, 3, 5<" in page
+    assert "confirmed by ledger ledger.db, entry 1: releases and model<" in report_html(model, **place)
     other = report_html(model, **place, ran=("2020-01-01T00:00:00+00:00", "2020-01-02T00:00:00+00:00"))
     assert "no reservation of &#39;ward&#39; for just these releases from the time when it ran" in other
     typed("report", tmp_path / "first.sordino", *booked[:2], "--output", tmp_path / "first.html")
     page = (tmp_path / "first.html").read_text("utf-8")
-    assert "confirmed by ledger ledger.db, entry 1<" in page
+    assert "confirmed by ledger ledger.db, entry 1: releases and model<" in page
     assert '<tr><th scope="row">before</th><td>0.0 %</td>' in page
 
 

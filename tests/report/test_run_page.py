@@ -276,6 +276,22 @@ def test_a_schema_whose_price_nobody_knows_leaves_nothing_guaranteed():
     assert "at worst" not in page
 
 
+def test_a_ledger_that_was_not_told_which_model_was_released_confirms_releases_only(tmp_path):
+    with sordino.Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.create("ward 7", sordino.BudgetPolicy(epsilon=9.0, delta=1e-4))
+        model = sordino.PCA(1, epsilon=8.0, delta=1e-5, data_norm=2.0, ledger=ledger, dataset_id="ward 7")
+        model.fit(np.repeat(np.eye(3), [800, 20, 20], axis=0)).set_params(ledger=None)
+        page = report_html(
+            sordino.load(model.save(tmp_path / "m.sordino")), ledger=ledger, dataset_id="ward 7"
+        )
+        copy = sordino.PrivacyReport.from_json(model.privacy_.to_json())
+        releases = report_html(copy, ledger=ledger, dataset_id="ward 7")
+    said = "unverified copy: releases confirmed by ledger ledger.db, entry 1; the ledger was not told which"
+    assert f'<span class="badge mid">{said} model was released</span>' in page
+    assert "private: certified" not in page
+    assert "private: certified when it was made, confirmed by ledger ledger.db, entry 1<" in releases
+
+
 def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     copy = sordino.load(booked.save(tmp_path / "m.sordino"))
     page = report_html(copy, facts={"Ran": "yesterday <i>"})
@@ -289,10 +305,16 @@ def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     assert '<span class="badge bad">unverified copy</span>' in denied
     assert "<strong>The ledger has no reservation of &#39;another ward&#39;" in denied
     known = report_html(copy, ledger=booked.ledger, dataset_id="ward 7")
-    said = "private: certified when it was made, confirmed by ledger ledger.db, entry 2"
+    said = "private: certified when it was made, confirmed by ledger ledger.db, entry 2: releases and model"
     assert f'<span class="badge">{said}</span>' in known
     assert known.index("<h2>Signatures</h2>") < known.rindex(said)
-    assert f"prints their digest, which is {model_digest(copy)[:16]} here" in known
+    assert f"its digest, {model_digest(copy)[:16]}, stands in the ledger" in known
+    changed = sordino.load(tmp_path / "m.sordino")
+    changed.coef_ = changed.coef_ + 4.0
+    page_of_another = report_html(changed, ledger=booked.ledger, dataset_id="ward 7")
+    said = "unverified copy: releases confirmed by ledger ledger.db, entry 2; this model is NOT the one that"
+    assert f'<span class="badge bad">{said} the ledger knows</span>' in page_of_another
+    assert "<strong>Not the released model.</strong>" in page_of_another
     assert copy.privacy_.status == Status.COPY
     assert '<span class="badge mid">unverified copy</span>' in page
     assert "confirmed by" not in page

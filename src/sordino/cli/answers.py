@@ -154,6 +154,7 @@ def evaluate(
     An exact score on sensitive rows tells about them, so one of --epsilon and --public has to be said.
     """
     import sordino
+    from sordino.cli.look import ask_ledger
     from sordino.cli.rows import for_model
     from sordino.estimators.evaluation import alike_words
     from sordino.estimators.metrics import find_metric
@@ -175,7 +176,10 @@ def evaluate(
     asked["groups"] = rows.groups
     found: dict[str, Any] = {"model": model_digest(fitted), "metric": metric or row.name}
     found |= {"data": file.name, "notes": list(alike_words(fitted))}
-    if file.path != "-" and file.name == about(model)["about"].get("run", {}).get("data"):
+    run = about(model)["about"].get("run", {})
+    _, words, denied = ask_ledger(fitted, asked["ledger"], run)
+    found["notes"] += [words] * denied
+    if file.path != "-" and file.name == run.get("data"):
         found["data"] += ", the name of the file that it was fitted to"
         found["notes"].append(f"scored on {found['data']}: score records that it has not seen")
     if public:

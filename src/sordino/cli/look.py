@@ -19,22 +19,28 @@ SIGNED = ("purpose", "controller", "approver")
 @click.command()
 @shared.MODEL
 @click.option("--top", default=20, show_default=True, help="How many coefficients.")
+@shared.LEDGER
 @shared.JSON
-def inspect(model: Path, top: int, as_json: bool) -> None:
-    """Show the guarantee of MODEL and its coefficients with the noise in them."""
+def inspect(model: Path, top: int, ledger: str | None, dataset: str | None, as_json: bool) -> None:
+    """Show the guarantee of MODEL and its coefficients with the noise in them.
+
+    With --ledger it says whether MODEL is the one that was released when its run was booked there.
+    """
     import sordino
     from sordino.saving.files import about, report_of
 
     fitted, facts = sordino.load(model), about(model)
     report, rows, shapes = report_of(fitted), _numbers(fitted), getattr(fitted, "shapes_", ())
+    run = facts.get("about", {}).get("run")
+    known, words, _ = ask_ledger(fitted, ledger, {"dataset": dataset, **(run or {})})
     if as_json:
-        run = facts.get("about", {}).get("run")
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
+        out["ledger"] = None if known is None else {"status": known.status, "words": words}
         shared.document({**out, "coefficients": rows, "shapes": [vars(shape) for shape in shapes]})
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
-        click.echo(f"{shared.guarantee(report)}\n{report.guarantee}")
+        click.echo(f"{shared.guarantee(known or report)}{words and f', {words}'}\n{report.guarantee}")
         shared.tell_schema_price(report)
         releases = [
             (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
@@ -66,6 +72,22 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         shared.show_table(("", "value", "noise, two sigma", "")[: 4 if known else 2], lines)
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
+
+
+def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> tuple[Any, str, bool]:
+    """Return the report of a saved model as far as a ledger confirms it, in words, and if it denies it."""
+    from sordino.saving.files import model_digest, report_of
+
+    report, dataset = report_of(model), run.get("dataset")
+    if ledger is None or dataset is None or report is None:
+        return report, "", False
+    from sordino.report.page import Booking, booking_of
+
+    ran = (run["started"], run["finished"]) if "started" in run else None
+    report, found = booking_of(report, ledger, dataset, ran, model_digest(model))
+    if isinstance(found, Booking):
+        return report, found.confirmation, found.model == "another"
+    return report, found.rstrip("."), False
 
 
 def _effect(shape: Any) -> tuple[str, ...]:
