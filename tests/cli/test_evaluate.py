@@ -22,7 +22,7 @@ def test_a_private_score_is_paid_and_an_exact_one_is_for_public_rows(model, book
     assert found["interval"][0] <= found["value"] <= found["interval"][1]
     assert found["value"] > 0.85
     with sordino.Ledger.open(folder / "budget.db") as ledger:
-        assert len(ledger.history("people")) == 2
+        assert ledger.spent("people").reservations == 2
     exact = typed_json("evaluate", model, "people.csv", "--target", "y", "--public", "--metric", "auc")
     assert exact["privacy"] is None
     assert exact["value"] > 0.95
@@ -113,7 +113,7 @@ def test_a_second_metric_is_refused_before_anything_is_paid(model, booked, folde
     words = ("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked)
     assert "--metric is given 2 times" in typed(*words, "--metric", "accuracy", "--scoring", "auc", code=2)
     with sordino.Ledger.open(folder / "budget.db") as ledger:
-        assert len(ledger.history("people")) == 1
+        assert ledger.spent("people").reservations == 1
     (folder / "run.toml").write_text('metric = "auc"\n', "utf-8")
     public = ("evaluate", model, "people.csv", "--target", "y", "--public", "--config", "run.toml")
     assert typed_json(*public)["metric"] == "auc"

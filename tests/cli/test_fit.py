@@ -25,7 +25,8 @@ def test_a_model_is_fitted_booked_and_saved(model, folder):
     assert np.mean(saved.predict(named(X)) == y) > 0.9
     assert list(saved.feature_names_in_) == list("abcd")
     with sordino.Ledger.open(folder / "budget.db") as ledger:
-        (entry,) = ledger.history("people")
+        entry, line = ledger.history("people")
+        assert ledger.models("people") == {(1,): line.plan_digest}
     assert entry.status.value == "settled"
     run = about(model)["about"]["run"]
     assert run["settings"]["epsilon"] == 2.0
@@ -161,7 +162,8 @@ def test_tune_chooses_for_one_price(folder, booked):
     assert found["run"]["chosen"]["alpha"] in (0.001, 10.0)
     assert 2.9 < found["privacy"]["epsilon"] <= 3
     with sordino.Ledger.open("budget.db") as ledger:
-        assert len(ledger.history("people")) == 1
+        assert ledger.spent("people").reservations == 1
+        assert list(ledger.models("people")) == [(1,)]
 
 
 def test_tune_names_its_metric_and_gives_losses_in_their_units_with_the_low_end_first(folder):
@@ -225,7 +227,7 @@ def test_a_configuration_holds_the_whole_run_and_what_is_typed_wins(folder, book
     found = typed_json("evaluate", "m.sordino", "people.csv", "--config", "run.toml")
     assert found["privacy"]["epsilon"] <= 1
     with sordino.Ledger.open("budget.db") as ledger:
-        assert len(ledger.history("people")) == 2
+        assert ledger.spent("people").reservations == 2
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def test_a_stranger_types_what_init_says_and_has_a_report(people):
         typed(*line.split()[1:])
     assert Path("people.html").stat().st_size > 10_000
     with sordino.Ledger.open("budget.db") as book:
-        assert [entry.status.value for entry in book.history("people")] == ["settled", "settled"]
+        assert [entry.status.value for entry in book.history("people")] == [
+            "settled"
+        ] * 3  # the second says which model it was
         assert book.policy("people").epsilon == 4
 
 

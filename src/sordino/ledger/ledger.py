@@ -160,7 +160,7 @@ def verify_records(
                 "or cut off since: then restore the ledger from a backup, and book what was released since. "
                 "Nothing was written."
             )
-    count = sum(len(entries) for _, entries in records)
+    count = sum(entry.event_json != _NOTHING for _, entries in records for entry in entries)
     kept = [_receipt(label, entries, heads) for label, (entries, heads) in histories.items() if heads]
     return Verification(len(records), count, max(differences, default=0.0), tuple(kept))
 
@@ -766,7 +766,11 @@ class Ledger:
 
     def spent(self, dataset_id: str) -> Spent:
         """Return what is booked, as the filter counts it."""
-        return spent_of(self.account(dataset_id))
+        query = "SELECT count(*) FROM sordino_reservations WHERE dataset_id = ? AND event = ?"
+        with self._store.transaction(write=False) as store:
+            account = store.dataset(name(dataset_id, "dataset_id")).account
+            ((lines,),) = store.execute(query, (name(dataset_id, "dataset_id"), _NOTHING))
+        return replace(spent_of(account), reservations=account.count - int(lines))
 
     def remaining(self, dataset_id: str) -> Remaining:
         """Return what can still be booked."""

@@ -365,7 +365,8 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
 def model_digest(model: Any) -> str:
     """Return a hash of the released numbers of a fitted model, the same before saving and after loading.
 
-    It is that of its class, fitted attributes and weights; what a model cannot be saved with has none ("").
+    It is that of its class, parameters, fitted attributes and weights: of all that predictions depend on.
+    What cannot be saved has none ("").
     """
     try:
         tree = pack_value(model)
@@ -376,12 +377,16 @@ def model_digest(model: Any) -> str:
     return total.hexdigest()
 
 
+# The report, which is certified again; how a run was watched and drawn; what follows from other numbers.
+_NOT_HASHED = {*_NEVER, "made_by", "privacy_", "noise_alone", "random_state", "verbose"}
+
+
 def _feed(total: Any, node: Any) -> None:
     if isinstance(node, np.ndarray):
         total.update(f"{node.dtype.str}{node.shape}".encode() + np.ascontiguousarray(node).tobytes())
     elif isinstance(node, Mapping):
         for key in sorted(map(str, node)):
-            if key not in ("params", "made_by", "privacy_", "noise_alone"):  # the last follows from others
+            if key not in _NOT_HASHED:
                 total.update(key.encode())
                 _feed(total, node[key])
     elif isinstance(node, (list, tuple)):
