@@ -85,8 +85,8 @@ _SHOWN = 400.0
 _LONG, _LONGER = 1.5, 0.125
 # Rows are no smaller than this part of the root of their mean square.
 _LEAST = 0.5
-# A column has a size around its mean where this share of its entries is shown not to be zero; but not where
-# one octave has this share of all that are shown, so many times nearer to the mean than the column is long.
+# A column has a size around its mean where this share of its entries is not zero, unless one octave
+# has this share of all that are shown, so many times nearer to the mean than the column is long.
 _FULL, _PEAK, _NEARER = 0.5, 0.99, 8.0
 # Entries have about their largest octave or so many below it.
 _TAIL = 12
@@ -386,23 +386,20 @@ SIZES, SIZES_AGAIN, SIZES_OF_LABELS, SEEN_LONG = 0.02, 0.01, 0.05, 300.0
 # labels in a metric, models still to be thresholded.
 DENSE, MANY, NUMBERS, METRIC, SELECTING = 1.2, 1.6, 0.5, 0.7, 0.3
 CLIP = 0.35
-# Share of the counts that find the centre of the targets, and how often the interval is narrowed.
-CENTER, CENTER_OF_FEW, CENTER_STEPS = 0.02, 0.06, 3
-# Share of the second moments of the rows.
-SECOND = 0.06
+# Shares of the counts that find the centre of the targets, how often the interval is narrowed, and the share
+# of the second moments of the rows.
+CENTER, CENTER_OF_FEW, CENTER_STEPS, SECOND = 0.02, 0.06, 3, 0.06
 # Steps on all columns, and where some are chosen after them. With fewer records times epsilon than columns a
 # step for each so many of them is enough: more steps only divide the budget.
 STEPS_ALL, STEPS_NARROWING, STEPS_LEAST, SIGNAL_A_STEP = 50, 30, 20, 600.0
-# In a metric the descent is done after fewer steps, each a pass over all rows, where every coefficient has
-# so many records times epsilon (made-up Gaussian, AR, t(3), lognormal and collinear designs; judged on a9a).
+# In a metric the descent is done after fewer steps where every coefficient has so many records times epsilon
+# (made-up Gaussian, AR, t(3), lognormal and collinear designs; judged on a9a).
 STEPS_CLEAR, SIGNAL_CLEAR = 24, 150.0
-# Log odds of columns that resemble each other need more steps, and noise so small hides nothing that they
-# find: more by the cube root of this number of records times epsilon for a coefficient, up to a factor.
+# Log odds of columns that resemble each other need more steps: by the cube root of this number of records
+# times epsilon for a coefficient, up to a factor.
 SIGNAL_FARTHER, FARTHER = 5000.0, 4.0
-# Fewer steps are not shared between sums and a mean.
-LEAST_SUMS = 4
-# Without noise nothing is clipped.
-STEPS_PLAIN, UNCLIPPED = 100, 1e6
+# Fewer steps are not shared between sums and a mean; without noise nothing is clipped.
+LEAST_SUMS, STEPS_PLAIN, UNCLIPPED = 4, 100, 1e6
 # Fewer records times epsilon need larger shares for centre and size of the targets, up to those given here.
 FEW, SIZES_OF_FEW = 1000.0, 0.08
 

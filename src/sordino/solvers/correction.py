@@ -50,22 +50,16 @@ COUNTS, LONG, SCORE, MOST_SCORE = 0.015, 0.06, 0.15, 0.45
 COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 3, 3
 # Counts: the shares of the whole gradient and of the curvature; Newton steps, and without noise.
 COUNTS_SCORE, BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.30, 0.08, 4, 6, 40
-# The share of the mean residual: the least; more of it where records times epsilon are fewer than the first
-# number, down to nothing but the mean below the second; more of it, too, where they are many.
+# The share of the mean residual: the least; more of it where records times epsilon are near the last number,
+# below which there is nothing but the mean, where they are many, and where columns are few.
 _OFFSET, _FEW_OFFSET, _FEW = 0.03, 0.20, 100.0
-_MANY_OFFSET, _MANY = 0.07, 5000.0
-# Slopes of few columns leave more of it to the mean.
-_NARROW_OFFSET, _NARROW = 0.6, 1000.0
-# So many records times epsilon for each coefficient make the whole gradient worth its share.
-ROOM = 300.0
-# So many times as many leave more of it than descents need.
-_MUCH_ROOM = 4.0
-# A step on counts goes astray by factors, not by sums, and waits for so many times as many.
-_COUNTS_ROOM = 3.0
-# A tail that a clip would take counts as a bias by so much of what one side has more.
-_ONE = 0.3
-# Counts that a clip takes are large where more are expected, and bias the slope more.
-_COUNTS_BIAS = (0.5, 0.25)
+_MANY_OFFSET, _MANY, _NARROW_OFFSET, _NARROW = 0.07, 5000.0, 0.6, 1000.0
+# So many records times epsilon for each coefficient make the whole gradient worth its share; so many times
+# as many leave more of it than descents need. A step on counts goes astray by factors, and waits for more.
+ROOM, _MUCH_ROOM, _COUNTS_ROOM = 300.0, 4.0, 3.0
+# A tail that a clip would take counts as a bias by so much of what one side has more; counts that it takes
+# are large where more are expected, and bias the slope more.
+_ONE, _COUNTS_BIAS = 0.3, (0.5, 0.25)
 # Tails go on so many times farther than noisy counts show (of 1 to 16, on twelve made-up designs).
 _FARTHER = 3.0
 # A column of a shell of long rows is seen beyond so many deviations of noise. Of gradients one in so many
@@ -74,8 +68,7 @@ _FARTHER = 3.0
 _SEEN, _FALSE, _CHEAP = 3.3, 10.0, 1e-3
 # Long rows with gradients of a size bend an axis by so much of what they would if all were alike.
 _ALIKE = 0.5
-# Whole rows bend an axis less than clipped ones only where that is so many times their noise; not chosen on
-# any set, but as what noise alone does in one of a thousand fits.
+# Whole rows bend an axis less than clipped ones only where noise alone would in one of a thousand fits.
 _SOFTER = 3.0
 # Where a clip takes as many residuals as it leaves, fits with and without it differ along an axis by twice so
 # many units of the targets, over the root of its sum of squares. It leaves this share at least.
@@ -93,12 +86,9 @@ _MOST = 1.5
 _STANDS, _THROWN, _LONGER, _UNSEEN = 3.0, 3.0, 64.0, 0.3
 # How far the mean may be from the centre, and its noise in one answer that is clear, in spreads of targets.
 _SKEW, _CLEAR = 0.4, 0.1
-# Means without noise are weighed as if they had so much of the bound.
-_EXACT = 1e-9
-# So much of a sum along an axis is no noise, or the constant is all that is asked.
-_STANDING = 0.3
-# A clip of whole gradients leaves this share of the squares of targets that counts show.
-_SQUARES = 0.5
+# Means without noise are weighed as if they had so much of the bound. So much of a sum along an axis is no
+# noise, or the constant is all that is asked. A clip of whole gradients leaves this share of squares.
+_EXACT, _STANDING, _SQUARES = 1e-9, 0.3, 0.5
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
 # itself, says that a clip took from the slopes too. Fewer records times epsilon than the second number do not
 # tell it from noise. After steps on a whole gradient with more noise than the last number, in squares of the

@@ -145,7 +145,7 @@ def _class_means(curator: Curator, problem: Problem, name: str) -> tuple[Floats,
 CLIP = 0.4
 # Labels are asked about so often, first in so many narrow questions.
 _LABELS_STEPS, _NARROW_STEPS = 7, 2
-# The norm of a mean gradient that data with something to learn are expected to show (less where the unit of
+# The norm of a mean gradient that is expected where something can be learned (less where the unit of
 # targets had to be found), and its smallest part in a margin, however many coordinates share it.
 _LABELS_SIGNAL, _NUMBERS_SIGNAL, _SEEN = 0.12, 0.03, 0.125
 # How far slope and offset are from what is expected of them: standard deviations before any release. The
@@ -154,23 +154,20 @@ _LABELS_SPREAD, _CLASSES_SPREAD, _NUMBERS_SPREAD = (0.5, 0.3), (0.25, 0.3), (0.5
 # With fewer records times epsilon than these, descent on two classes stops short of the odds that can be
 # learned: a slope larger by so much is expected, and one that is further from it.
 _FEW, _SHORT, _WIDER = 16_000.0, 0.2, 0.3
-# The share of the last question, about slope and offset, of numbers and of labels. So many records times
-# epsilon tell the slope from noise; fewer need more of the budget, up to the largest share of two classes,
-# and of several; that of numbers is the usual one of labels.
+# The share of the last question, of numbers and of labels. So many records times epsilon tell the slope
+# from noise; fewer need more, up to the largest share of two classes, and of several.
 _SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH_FOR_LENGTH = 0.02, 0.06, (0.10, 0.05), 4000.0
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
 # How uncertain that part is, in units of the gradient.
 _OWN_ERROR = 0.001
-# A tail that the clip of numbers would take counts as a bias by so much of it; with fewer records times
-# epsilon than the second number the clip opens less, down to not at all.
+# A tail that the clip of numbers would take counts as a bias by so much; with fewer records times
+# epsilon than the second number the clip opens less.
 _TAIL, _ENOUGH_TO_WIDEN = 0.2, 2000.0
-# The clip of numbers is so many times the distance of the nearest targets to their mean: where it took as
-# much of all residuals, as of a coin, none would tell the slope.
+# The clip of numbers is so many times the distance of the nearest targets to their mean.
 _BEYOND_NEAREST = 1.25
-# A step may make log odds longer by the first number to be taken as one in one over their length; one of the
-# second is far.
+# Up to what a step may make log odds longer as one in one over their length, and from what on it is far.
 _LONGER, _FAR = 0.25, 0.2
 # The curvature at long log odds is small, and a step that makes them shorter by more goes too far.
 _SHORTER = 0.5
@@ -180,11 +177,9 @@ _NEAREST = 0.1
 _UNTRUE = 0.3
 _SURE, _DENIED = 3.0, 4.0
 # A clip counts as a doubt by so much of what it takes of the largest gradients; a descent has at most this
-# part of its way left, by bends at so much of its final length (chosen on six made-up designs of 1 to 30
-# columns, steep and flipped ones among them; judged on ten others).
+# part of its way left, by bends at so much of its final length (chosen on six designs, judged on ten).
 _LOST, _LEFT, _ON_THE_WAY = 0.25, 0.99, math.sqrt(0.5)
-# A descent on numbers with little noise has arrived, up to rounding; on columns of a table it may lack this
-# much of its squared length (chosen on two tests: a column that fills 1 % of its bounds, weights).
+# A descent on numbers with little noise has arrived, or lacks this part of its squared length.
 _NEARLY, _ARRIVED = 0.06, 1e-12
 # Rows of which the mean square is this part of the largest are about as long as the longest.
 _ALIKE = 3.0
@@ -294,10 +289,9 @@ def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float
 
 
 def hidden_rows(curator: Curator, problem: Problem, model: Descended, w: Floats) -> float:
-    """Return the share of records that counts may not show, where log odds may be a guess for them; or 0.
+    """Return the share of records that counts may not show, where their log odds are guesses; or 0.
 
-    So few rows may be as long as declared. Where those that are seen are far shorter, log odds of the others
-    are guesses, and if half of them are wrong, they may cost more than all others gain.
+    They may be as long as declared, and half of them wrong: that may cost more than all others gain.
     """
     longest = float(model.affine.scale.min()) * problem.data_norm  # in any column
     share = _SURE * noise_std(curator, "sizes") / problem.population
