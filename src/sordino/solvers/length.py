@@ -37,8 +37,9 @@ from sordino.solvers.descent import (
 # the plain one on every bounded distribution.
 
 # From so many records times epsilon on, the last question weighs its records less: by which power of this
-# number the clip grows, and how much at most (log odds of 38 are then asked about as they are).
-_ENOUGH, _OPENING, _WIDEST = 1000.0, 0.9, 64.0
+# number the clip grows, and how much at most (log odds of 38 are then asked about as they are), but for the root
+# of what there is beyond so many times as many.
+_ENOUGH, _OPENING, _WIDEST, _VERY_MANY = 1000.0, 0.9, 64.0, 100.0
 # From so many for each coefficient on, gradients are clipped less.
 _GRADIENTS = 300.0
 # The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
@@ -68,7 +69,8 @@ def opened_length(problem: Problem, clip: float, coefficients: int, telling: flo
     if math.isinf(problem.epsilon):
         return 1e6 * clip
     signal = telling * problem.population * problem.epsilon * has_room(problem, coefficients)
-    return clip * min(max(1.0, signal / _ENOUGH) ** _OPENING, _WIDEST)
+    opened = max(1.0, signal / _ENOUGH)  # few long rows may have longer log odds
+    return clip * min(opened**_OPENING, _WIDEST * max(1.0, opened / _VERY_MANY) ** 0.5)
 
 
 def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: float) -> float:
