@@ -37,8 +37,8 @@ from sordino.solvers.descent import (
 # the plain one on every bounded distribution.
 
 # From so many records times epsilon on, the last question weighs its records less: by which power of this
-# number the clip grows, and how much at most (log odds of 38 are then asked about as they are), but for the root
-# of what there is beyond so many times as many.
+# number the clip grows, and how much at most (log odds of 38 are then asked about as they are), but for the
+# root of what there is beyond so many times as many.
 _ENOUGH, _OPENING, _WIDEST, _VERY_MANY = 1000.0, 0.9, 64.0, 200.0
 # From so many for each coefficient on, gradients are clipped less.
 _GRADIENTS = 300.0
