@@ -137,6 +137,7 @@ def test_every_sum_is_that_of_rows_in_memory(kind):
         (GramShells(), (affine, 8.0)),
         (GradientShells(LOSSES["squared"]), (w, affine, 1.5, 4)),
         (MappedCurvature(LOSSES["poisson"]), (w, affine, 1.5)),
+        (MappedCurvature(LOSSES["squared"]), (w, affine, 0.3)),
         (MarginFit(LOSSES["logistic"], 0.4, True), (w, 0.1, 0.8, 1.0, own)),
         (MarginFit(LOSSES["squared"], 0.4, False), (w, 0.1, 0.8, 2.0, replace(own, fair=False))),
     ]

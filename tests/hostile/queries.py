@@ -148,6 +148,7 @@ AFFINES = [
     Case("gradients in shells", GradientShells(SQUARED), (W, AFFINE, 2.5, 3), 1.3, 0.9),
     Case("gradients without shells", GradientShells(SQUARED), (W[:D], BARE, 0.1, 0), 1.3, 0.9),
     Case("curvature of counts", MappedCurvature(LOSSES["poisson"]), (W, AFFINE, 2.5), 1.3, 0.9),
+    Case("curvature of numbers", MappedCurvature(SQUARED), (W, AFFINE, 0.3), 1.3, 0.9),
     Case("curvature without intercept", MappedCurvature(LOSSES["poisson"]), (W[:D], BARE, 0.1), 1.3, 0.9),
     Case("affine, whole rows", AffineGradient(SQUARED, 0.7, whole=True), (W, AFFINE, None, 1.0), 1.3),
     Case(

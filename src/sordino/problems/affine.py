@@ -472,10 +472,12 @@ class GradientShells(ClippedSum):
 
 @dataclass(frozen=True)
 class MappedCurvature(MappedGram):
-    r"""``sum_i min(mu_i / f_i^2 cap, 1) z_i z_i^T``: the curvature of a loss of counts, constant and all.
+    r"""``sum_i min(c_i, 1) z_i z_i^T``: the bend of a loss of counts, or of bounded slope, constant and all.
 
-    ``params = (w, affine, cap)``; ``mu_i`` is the count that the released weights predict for a record, and
-    ``f_i`` the factor by which the map shortens its row: a long row counts as far as the cap allows.
+    ``params = (w, affine, cap)``; w is released. Of counts ``c_i = mu_i / f_i^2 cap``: ``mu_i`` is the count
+    that w predicts for a record, and ``f_i`` the factor by which the map shortens its row: a long row counts
+    as far as the cap allows. Of numbers ``c_i = cap / f_i max(|r_i|, cap)``: a parabola of this width
+    through the loss at the residual ``r_i``, linear beyond ``cap``, lies nowhere below it.
 
     **Privacy.** The weight of a record is between 0 and 1 and looks at this record alone:
     ``||a z z^T - b y y^T||_F^2 = a^2 ||z||^4 + b^2 ||y||^4 - 2 a b (z . y)^2 <= 2``, as without weights.
@@ -488,10 +490,16 @@ class MappedCurvature(MappedGram):
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         w, affine, cap = params
-        view = records.through(affine)
+        view, numbers = records.through(affine), self.loss.targets == "numbers"
+        longest = _NUMBERS_LONGEST if numbers else _LONGEST
         with np.errstate(over="ignore", invalid="ignore"):
-            share = self.loss.link.mean(whole_margins(view, w, affine)) / cap
-            share = weigh(share / np.square(np.maximum(view.factors, 1.0 / _LONGEST)), view.weights)
+            margins = whole_margins(view, w, affine, longest)
+            if numbers:
+                share = 1.0 / np.maximum(np.abs(margins - view.targets / cap), 1.0)
+            else:
+                share = self.loss.link.mean(margins) / cap
+            longer = np.maximum(view.factors, 1.0 / longest) ** (1 if numbers else 2)
+            share = weigh(share / longer, view.weights)
             share = np.where(share > 0.0, np.minimum(share, 1.0), 0.0)  # nan is not above 0
             return with_constant(view, affine, factors_of(view.norms * view.norms, 1.0) * share)
 

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
-from sordino.problems.losses import QuantileLoss, has_labels, has_length, has_odds, sigmoid
+from sordino.problems.losses import Huber, QuantileLoss, has_labels, has_length, has_odds, sigmoid
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts, sure
 from sordino.problems.scales import BINS, LOWEST, ColumnUnits
@@ -66,7 +66,7 @@ from sordino.solvers.length import (
     lengthen,
     opened_gradient,
 )
-from sordino.solvers.quantiles import rank_queries, rank_steps, tells_ranks, with_squares
+from sordino.solvers.quantiles import bends, huber_steps, rank_queries, rank_steps, tells_ranks, with_squares
 from sordino.solvers.steps import as_sparse, hard_threshold
 
 # ---------------------------------------------------------------------- Maps of columns from released numbers
@@ -474,6 +474,8 @@ class Auto:
         """Declare the moments, the sizes, the gradients and the polishing."""
         if isinstance(problem.loss, QuantileLoss):
             last, problem = rank_queries(problem), with_squares(problem)
+        elif self._bends(problem):
+            last = rank_queries(problem)
         else:
             last = correction_queries(problem, self._last_count(problem), self._metric(problem))
         if has_odds(problem.loss) and problem.intercept and class_share(problem) == 1.0:
@@ -573,9 +575,13 @@ class Auto:
         affine = model.affine
         left = replace(problem, features=affine.scale.size)
         found = lengthen(curator, left, model)
-        last = correct(curator, left, model, found)
+        whole = Whole(curator, left, affine, model.targets)
+        if self._bends(problem) and model.moments is not None:
+            last = huber_steps(whole, found.w, model.moments)
+        else:
+            last = correct(curator, left, model, found)
         if quantile is not None:
-            last, _ = rank_steps(Whole(curator, left, affine, model.targets), quantile, last, model.moments)
+            last, _ = rank_steps(whole, quantile, last, model.moments)
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
         left_out = np.where(last.w == 0.0, found.w, 0.0)[..., : left.features]  # is unsure by its size
@@ -691,8 +697,15 @@ class Auto:
         """Return whether nothing needs a clip: there is no noise, and the metric finds the minimum."""
         return math.isinf(problem.epsilon) and self._metric(problem)
 
+    def _bends(self, problem: Problem) -> bool:
+        """Return whether the last steps are on Huber's loss, along its released curvature."""
+        return isinstance(problem.loss, Huber) and not self.stages and bends(problem)
+
     def _row_noise(self, curator: Curator, problem: Problem, name: str) -> float:
         """Return the noise of a mean gradient of rows of size 1, infinite where a fixed share is clipped."""
+        if "bends" in curator.plan.releases:
+            several = math.sqrt(problem.features / curator.plan.releases["ranks"].times)
+            return noise_std(curator, "ranks") / problem.population * several
         uncorrected = has_labels(problem.loss) or bool(self.stages)  # slopes, or a choice of columns
         if not (self._plain(problem) or (self.opens and uncorrected)):
             return math.inf

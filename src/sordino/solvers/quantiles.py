@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel import Curator
-from sordino.kernel.arrays import Floats
-from sordino.problems.affine import Affine, AffineGradient
-from sordino.problems.losses import LOSSES
+from sordino.kernel.arrays import Floats, public_norm
+from sordino.problems.affine import Affine, AffineGradient, MappedCurvature
+from sordino.problems.losses import LOSSES, Huber
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts, sure
 from sordino.solvers.base import noise_std
 from sordino.solvers.correction import FLAT, Corrected, Whole
-from sordino.solvers.descent import NOTHING, Moments, grid_cells, penalty_bend
+from sordino.solvers.descent import NOTHING, Moments, grid_cells, has_metric, penalty_bend
 
 # How often residuals are counted, slopes and offset asked for together, and the offset alone; their shares.
 SPREADS, SLOPES, OFFSETS = 2, 24, 6
@@ -35,6 +35,13 @@ _MANY, _OFTENER, _MOST_OFTEN = 20_000.0, 0.2, 2.0
 _FALLING, _MOMENTUM = 0.6, 0.85
 # Slopes follow ranks where the noise of that moves margins by no more than this part of where they lie.
 _WORTH = 0.5
+# Two gradients bend more than the released curvature beyond so many deviations of their noise.
+_SURE = 3.0
+
+# How often the curvature of a loss of bounded slope is asked for and its share; of so many records times
+# epsilon for the number of columns to this power it is no noise. The slopes of Huber's loss, their share.
+BENDS, BENT, _CLEAR, _AXES = 6, 0.08, 1000.0, 1.5
+HUBER_SLOPES, HUBER = 12, 0.40
 
 # So many records times epsilon, at least, are needed to count residuals.
 _FEW = 1000.0
@@ -47,17 +54,28 @@ def tells_ranks(problem: Problem) -> bool:
     return bool(problem.intercept) and _FEW <= problem.population * problem.epsilon < math.inf
 
 
+def bends(problem: Problem) -> bool:
+    """Return whether the curvature of a loss of bounded slope stands out of its noise, by public numbers."""
+    bounded = isinstance(problem.loss, Huber) or hasattr(problem.loss, "quantile")
+    signal = problem.population * problem.epsilon
+    return bounded and has_metric(problem) and _CLEAR * (problem.features + 1) ** _AXES <= signal < math.inf
+
+
 def rank_queries(problem: Problem) -> dict[str, tuple[Any, int, float]]:
-    """Return the questions about a quantile with how often they are asked and their shares."""
+    """Return the questions about a quantile, or a loss of bounded slope, how often they are asked, shares."""
+    asked: dict[str, tuple[Any, int, float]] = {}
+    if bends(problem):
+        asked["bends"] = (MappedCurvature(LOSSES["squared"]), BENDS, BENT)
+    oftener = min(max(problem.population * problem.epsilon / _MANY, 1.0) ** _OFTENER, _MOST_OFTEN)
+    if isinstance(problem.loss, Huber):
+        query = AffineGradient(problem.loss, _LONGEST, whole=True)
+        return asked | {"ranks": (query, round(HUBER_SLOPES * oftener), HUBER)}
     loss: Any = replace(problem.loss, threshold=1.0)  # type: ignore[type-var]
     cells = grid_cells(replace(problem, population=max(problem.population // 10, 1)))
     clip = loss.lipschitz * _LONGEST
-    oftener = max(problem.population * problem.epsilon / _MANY, 1.0) ** _OFTENER
-    slopes = round(SLOPES * min(oftener, _MOST_OFTEN))
-    return {
-        "spread": (GradientCounts(LOSSES["squared"], cells), SPREADS, SPREAD),
-        "ranks": (AffineGradient(loss, clip, whole=True), slopes + OFFSETS, RANKS),
-    }
+    slopes = SLOPES if bends(problem) else round(SLOPES * oftener)
+    asked["spread"] = (GradientCounts(LOSSES["squared"], cells), SPREADS, SPREAD)
+    return asked | {"ranks": (AffineGradient(loss, clip, whole=True), slopes + OFFSETS, RANKS)}
 
 
 def with_squares(problem: Problem) -> Problem:
@@ -110,6 +128,24 @@ class Ranks:
         )
         return np.asarray(answer) / self.whole.problem.population
 
+    def pace(self, w: Floats, width: float, moments: Moments, stiff: Floats | float) -> Floats:
+        """Return the inverse of the released curvature at a model, in units of ``size / width``.
+
+        Targets are weighed by how far they are from the model, those within the width by 1: the curvature is
+        nowhere below that of the loss, and no more than the second moments of the rows.
+        """
+        point = self.whole.point(w, self.whole.own, 1.0, width)
+        n, noise = self.whole.problem.population, noise_std(self.curator, "bends")
+        bent = np.asarray(self.curator.release("bends", (point, self.whole.own, width))) / n
+        seen, along = np.linalg.eigh(bent)
+        seen = np.maximum(seen, 0.0) + noise / n * math.sqrt(2.0 * len(seen))
+        bent = (along * seen) @ along.T + width * stiff
+        sizes, axes = np.linalg.eigh(moments.matrix + width * stiff)
+        white = axes / np.sqrt(np.maximum(sizes, 0.0) + max(moments.unsure, NOTHING))
+        shares, turned = np.linalg.eigh(white.T @ bent @ white)
+        own = white @ turned
+        return np.asarray((own / np.minimum(shares, 1.0)) @ own.T)
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -161,9 +197,10 @@ def rank_steps(
     r"""Return the model after steps to the share of targets below it, and the noise of its offset.
 
     They go along ``P (g + 2 f penalty'(w))`` with the density f of the targets around the quantile and the
-    inverse P of the second moments of rows. The offset alone is asked for last.
+    inverse P of the second moments of rows, or of released curvatures where these are no noise. The offset
+    alone is asked for last.
 
-    **Privacy.** Post-processing of the releases ``"spread"`` and ``"ranks"``.
+    **Privacy.** Post-processing of the releases ``"spread"``, ``"bends"`` and ``"ranks"``.
     """
     asked, w, constant = Ranks(whole, quantile), before.w.copy(), whole.own.intercept
     size, n = whole.targets.size, whole.problem.population
@@ -172,12 +209,12 @@ def rank_steps(
         w[-1] += middle / (size * constant)
     bend = share / near  # twice the density
     last = near * min(_ROUNDED, (_ENOUGH / max(n * whole.problem.epsilon, 1e-12)) ** (1.0 / 3.0))
-    noise, after, left = (
-        noise_std(whole.curator, "ranks") / (n * size),
-        before,
-        whole.curator.plan.releases["ranks"].times,
-    )
-    if moments is not None:
+    left = whole.curator.plan.releases["ranks"].times
+    noise, after = noise_std(whole.curator, "ranks") / (n * size), before
+    if moments is not None and "bends" in whole.curator.plan.releases:
+        after = bent_steps(whole, w, moments, (near, last), bend, left - OFFSETS)
+        w, left = after.w, OFFSETS
+    elif moments is not None:
         steps = Steps.over(left - OFFSETS, bend, near, last)
         matrix = moments.matrix + penalty_bend(whole.problem, whole.own)
         sizes, axes = np.linalg.eigh(matrix)
@@ -201,3 +238,46 @@ def rank_steps(
 
     steps = Steps.over(left, bend, last if left == OFFSETS else near, last)
     return replace(after, w=steps.follow(offset, w)), steps.noise * noise * size
+
+
+def huber_steps(whole: Whole, w: Floats, moments: Moments) -> Corrected:
+    """Return the model after steps on the whole gradient of Huber's loss.
+
+    **Privacy.** Post-processing of the releases ``"bends"`` and ``"ranks"``.
+    """
+    threshold, asks = whole.problem.loss.lipschitz, whole.curator.plan.releases["ranks"].times
+    return bent_steps(whole, w, moments, (threshold, threshold), 1.0 / threshold, asks)
+
+
+def bent_steps(
+    whole: Whole, w: Floats, moments: Moments, ends: tuple[float, float], bend: float, asks: int
+) -> Corrected:
+    """Return the model after Nesterov steps on a loss of bounded slope, along its released curvature.
+
+    Errors within a width count squared, those beyond it linearly. The width falls between two ``ends``, and
+    the curvature is asked for again at each. ``bend`` is what penalties of a squared loss are multiplied by.
+    Over a value that many targets have the loss bends more than a step before: then steps are as short as
+    two released gradients say, and momentum starts anew.
+    """
+    asked, (first, last) = Ranks(whole, 0.5), ends
+    curator, n, size = whole.curator, whole.problem.population, whole.targets.size
+    blocks, stiff = curator.plan.releases["bends"].times, bend * penalty_bend(whole.problem, whole.own)
+    unsure = _SURE * math.sqrt(2.0) * noise_std(curator, "ranks") / n
+    earlier, pace, taken, run = w, np.zeros((0, 0)), 0, 0
+    for block in range(blocks):
+        width = first * (last / first) ** min(block / (_FALLING * blocks), 1.0)
+        pace, answers = width / size * asked.pace(w, width, moments, stiff), list[Any]()
+        while taken < round(asks * (block + 1) / blocks):
+            point = w + min(run / (run + 3.0), _MOMENTUM) * (w - earlier)
+            found = asked.share(point, whole.own, 1.0, width) + bend * size * whole.penalty(point)
+            answers.append((point, found))
+            if len(answers) > 1:
+                moved, pull = (a - b for a, b in zip(answers[-1], answers[-2], strict=True))
+                along = float(moved @ pull) - unsure * public_norm(moved)
+                steep = along / max(float(moved @ np.linalg.solve(pace, moved)), NOTHING)
+                if steep > 1.0:
+                    pace, run = pace / steep, 0
+            earlier, w, taken, run = w, point - pace @ found, taken + 1, run + 1
+    noise = Steps(1.0 / (1.0 + math.log(first / last)), np.full(asks, 0.5)).noise
+    added = noise * noise_std(curator, "ranks") / n * pace[: whole.own.scale.size]
+    return Corrected(w, 0.0, False, np.zeros_like(pace), added)
