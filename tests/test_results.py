@@ -92,6 +92,21 @@ def test_every_miss_of_a_kept_table_is_explained_by_numbers_on_its_page(kept):
             assert re.search(r"\d", said.words), row
 
 
+def test_every_algorithm_that_is_certified_says_how_strong_the_evidence_is():
+    text = (ROOT / "docs" / "papers.md").read_text("utf-8")
+    table = text.split("<!-- made by docs/figures/verdicts.py -->")[1].split("<!-- end of the table -->")[0]
+    section = text.split("## How strong the evidence is\n")[1].split("\n## ")[0]
+    named = {line.split("|")[1].strip().split(",")[0] for line in table.strip().split("\n")[2:]}
+    assert len(named) > 15
+    assert not {name for name in named if name not in section}
+
+
+def test_a_bar_that_is_missed_says_why():
+    for path in sorted((ROOT / "benchmarks" / "results" / "bars").glob("*.json")):
+        for bar in json.loads(path.read_text("utf-8"))["bars"]:
+            assert bar["holds"] or not bar["why"].startswith("see the"), (path.name, bar["what"])
+
+
 def test_the_page_of_verdicts_counts_the_runs_that_have_no_commit():
     made = runpy.run_path(str(ROOT / "docs" / "figures" / "evidence.py"))["kept"]()
     assert f"\n\n{made}\n\n" in (ROOT / "docs" / "evidence.md").read_text("utf-8")
