@@ -52,11 +52,11 @@ that they cover a tenth of the records far away; one in four is wide for a norma
 SIZE = "`{command}`, {date}: n = {rows} rows, {fits} fits, {repeats} repeats.\n"
 BARS_HEAD = """## Bars
 
-Beside the grid below, single bars were set where answers once exploded, fell with more budget or came with a
-wrong error bar. {holds} of {count} hold; those that do not say why, nearly all in numbers. Each is measured by its
-command (seeded noise), which writes its file in `benchmarks/results/bars`. First all of them at a glance,
-with what was reached where a bar is missed; the sections below give every bar, what was reached, and why not
-more.
+Beside the grid below, single bars were set where answers once exploded, fell with more budget or came
+with a wrong error bar. {holds} of {count} hold; those that do not say why, nearly all in numbers. Each
+is measured by its command (seeded noise), which writes its file in `benchmarks/results/bars`. First all
+of them at a glance, with what was reached where a bar is missed; the sections below give every bar, what
+was reached, and why not more.
 """
 ITEMS = {
     1: "Lengths and calibration",
