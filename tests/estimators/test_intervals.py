@@ -196,9 +196,11 @@ def test_what_has_no_intervals_is_refused():
         sordino.intervals(fitted(X, y), X, y[:-1])
     with pytest.raises(InvalidInputError, match="Expected y"):
         sordino.intervals(fitted(X, y), X)
-    wide = sordino.LinearRegression(1.0, data_norm=1.0, target_bound=1.0).fit(np.eye(300, 80), np.zeros(300))
-    with pytest.raises(UnsupportedError, match="at most 64 columns"):
-        sordino.intervals(wide, np.eye(300, 80), np.zeros(300))
+    wide = sordino.LinearRegression(1.0, data_norm=1.0, target_bound=1.0).fit(np.eye(500, 401), np.zeros(500))
+    with pytest.raises(UnsupportedError, match="at most 400 columns"):
+        sordino.intervals(wide, np.eye(500, 401), np.zeros(500))
+    with pytest.raises(UnsupportedError, match="at most 64 columns"):  # of persons squares are listed
+        sordino.intervals(wide, np.eye(500, 401), np.zeros(500), groups=np.arange(500))
     schema = sordino.Schema([Number("age", 0, 100), Text("note", 4), Target("y", "number", low=0, high=1)])
     table = pd.DataFrame({"age": np.arange(200.0) / 2, "note": "word", "y": 0.5})
     with pytest.raises(UnsupportedError, match="hashed words"):
@@ -315,6 +317,48 @@ def test_curvature_below_its_noise_leaves_ends_open():
     with pytest.warns(FitWarning, match="curvature is less than its noise"):
         found = sordino.intervals(fitted(X, y, epsilon=8.0), X, y, epsilon=0.05, delta=1e-6)
     assert (found.high == math.inf).all()
+
+
+def visits(rng: np.random.Generator, n: int) -> pd.DataFrame:
+    """Return a table with curves, wards of which nobody has the last, and two columns that act as a pair."""
+    table = pd.DataFrame({"age": rng.uniform(18, 95, n), "stay": np.minimum(rng.exponential(12, n), 40)})
+    table["ward"] = np.array(list("abc"))[rng.choice(3, n, p=[0.5, 0.3, 0.2])]
+    table["sex"] = np.array(["f", "m"])[rng.integers(0, 2, n)]
+    age, stay = (table["age"] - 56) / 38, table["stay"] / 40
+    y = 2 * age**2 + 1.5 * np.sqrt(stay) + (table["ward"] == "c") + 1.2 * age * (table["sex"] == "m")
+    return table.assign(y=np.clip(y + 0.6 * rng.normal(size=n), -2, 6))
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_default_fit_with_pairs_has_intervals_of_its_columns_that_cover(labels):
+    """It was refused for its columns. What nobody has, ward z, other values and gaps, looked known."""
+    wards, target = Category("ward", list("abcz")), Target("y", "number", low=-2, high=6)
+    target = Target("y", "category", ["n", "y"]) if labels else target
+    columns = [Number("age", 18, 95), Number("stay", 0, 40), wards, Category("sex", ["f", "m"])]
+    schema, kind = sordino.Schema([*columns, target]), sordino.LinearRegression
+    kind, covered, widths = sordino.LogisticRegression if labels else kind, [], []
+
+    def table(seed: int, n: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        found = visits(rng, n)
+        yes = rng.random(n) < 1 / (1 + np.exp(1.5 - found["y"]))
+        return found.assign(y=np.where(yes, "y", "n")) if labels else found
+
+    for seed in range(6):
+        model = kind(1.0, 1e-6, schema=schema).fit(table(seed, 12_000))
+        assert len(model.encoder_.basis.pairs) == 6
+        found = sordino.intervals(model, table(seed, 12_000), epsilon=1.0, delta=1e-6)
+        assert "best model of single columns, curves with 5 knots" in found.privacy.notes[-1]
+        if seed == 0:  # the truth: all ends are far inside of those at epsilon 1
+            start = kind(30.0, 1e-6, schema=schema, pairs=False, knots=5).fit(table(99, 150_000))
+            true = sordino.intervals(start, table(99, 150_000), epsilon=30.0, delta=1e-6)
+        for shape, exact in ((s, e) for s in found.shapes_ for e in true.shapes_ if s.columns == e.columns):
+            known = np.isfinite(shape.noise)
+            covered += [*(np.abs(shape.effect - exact.effect)[known] < 1.96 * shape.noise[known])]
+            assert known.tolist() == [value not in ("z", "(other)", "(missing)") for value in shape.at[0]]
+            widths.append(float(np.median(shape.noise[known])))
+    assert np.mean(covered) >= 0.9
+    assert np.median(widths) < (0.6 if labels else 0.25)
 
 
 @pytest.mark.parametrize("pairs", [False, [("age", "town"), ("age", "grade")]])

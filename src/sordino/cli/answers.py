@@ -247,6 +247,7 @@ def intervals(
     click.echo(f"Effects on {margin_words(fitted)}, with {100 * confidence:.3g} % intervals:")
     shared.show_table(("", ""), [(line["name"], interval_words(line)) for line in found.records()])
     click.echo(f"{shared.guarantee(found.privacy)}.")
+    click.echo("".join(f"Note: {line}.\n" for line in found.privacy.notes), nl=False)
 
 
 def _private(score: Any) -> dict[str, Any]:

@@ -94,7 +94,10 @@ def _effect(shape: Any) -> tuple[str, ...]:
     """Return how much a column or pair matters and from where to where it acts, beside noise alone."""
     from sordino.report.plots import plain_number
 
-    ends = [plain_number(float(end), 3, "+") for end in (shape.effect.min(), shape.effect.max())]
+    effect = shape.effect
+    if len(shape.columns) == 1:  # nobody may have other levels, and gaps
+        effect = effect[..., [value not in ("(other)", "(missing)") for value in shape.at[0]]]
+    ends = [plain_number(float(end), 3, "+") for end in (effect.min(), effect.max())]
     known = shape.noise_alone is not None
     word = "could be noise" if known and shape.importance <= shape.noise_alone else ""
     alone = plain_number(shape.noise_alone, 3) if known else "not known"

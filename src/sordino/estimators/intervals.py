@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sordino.checks import check_data, encode_labels
 from sordino.errors import FitWarning, InvalidInputError, UnsupportedError, levels_to_the_caller
 from sordino.estimators.evaluation import from_table, model_notes, model_prices, model_status, require_owners
 from sordino.estimators.linear_base import LinearModel
+from sordino.estimators.metrics import row_count
 from sordino.estimators.statistics import check_share
 from sordino.execute import executor_of, in_dask
 from sordino.execute.persons import mean_of_owners, number_owners
@@ -31,12 +32,18 @@ from sordino.runs.report import Status
 from sordino.solvers import statistic
 from sordino.solvers.one_step import Step, Units
 from sordino.tables import Shape
-from sordino.tables.shapes import corners_of, questions_of
+from sordino.tables.encoder import TableEncoder
+from sordino.tables.shapes import corners_of, questions_of, without_pairs
 from sordino.values import refusing
 
-# A step that moves some margin further than this leaves the curvature that it was made with (not of squares).
+# A step that moves some margin, of a table what one column adds where there are records, further than this
+# leaves the curvature that it was made with (not of squares).
 _FAR = 2.5
-_MOST_COLUMNS = 64
+# Columns that can be told apart: of records their curvature has a root, of persons it is a list of squares.
+_MOST_COLUMNS, _MOST_OF_PERSONS = 400, 64
+# Records times epsilon, over the square of the columns, from which on the noise of a curvature hides few of
+# them: knots that a model chose by its rule are fewer where there are less.
+_ROOM = 20.0
 # The constant behind each row, in units of the longest row.
 _CONSTANT = 0.5
 _BY_ROW = "the model, which treats each row by itself"
@@ -69,9 +76,8 @@ class Intervals:
         lost = np.array([public_norm(row) for row in rows - own @ self._units.back])
         sizes = np.array([public_norm(row) for row in rows])
         variances = np.einsum("ij,jk,ik->i", own, self._step.covariance, own)
-        return np.where(
-            (lost > 1e-6 * sizes) | (not self._step.ends), np.inf, np.sqrt(np.maximum(variances, 0.0))
-        )
+        unknown = (lost > 1e-6 * sizes) | (np.abs(own[:, ~self._step.there]) > 1e-9).any(axis=1)
+        return np.where(unknown | (not self._step.ends), np.inf, np.sqrt(np.maximum(variances, 0.0)))
 
     @property
     def _width(self) -> float:
@@ -100,17 +106,23 @@ class Intervals:
 
     @cached_property
     def shapes_(self) -> list[Shape]:
-        """With a schema, the effects of columns and pairs, measured from their mean over the declared values.
+        """With a schema, the effects of columns, measured from their mean over the declared values.
 
-        Their ``noise`` has sampling error and noise. That of gaps and of levels that are not declared is
-        theirs alone: nobody may have them.
+        Their ``noise`` has sampling error and noise. It is infinite at levels, gaps and knots of which the
+        records show no more than noise, as nobody may be there, and these do not count in the mean.
         """
         fitted, out = {shape.columns: shape for shape in self.model.shapes_}, []
-        for asks in questions_of(self.model.encoder_):
-            rows = asks.center((np.arange(len(asks.rows)) < asks.named) / asks.named)
+        encoder, shown = self.model.encoder_, self._step.shown(self._units)
+        for asks, (_, corners, _), known in zip(
+            questions_of(encoder), corners_of(encoder), shown, strict=True
+        ):
+            there = known[(asks.own[:, None] == corners[None]).all(axis=2).argmax(axis=1)]
+            counted = (np.arange(len(there)) < asks.named) & (there | ~there[: asks.named].any())
+            rows = asks.center(counted / counted.sum())
             errors = self._deviations(np.column_stack([rows, np.zeros(len(rows))]))
+            errors[~there] = np.inf
             effect, noise = asks.shape(rows @ self.coef_), asks.shape(errors)
-            out.append(replace(fitted[asks.columns], effect=effect, noise=noise))
+            out.append(replace(fitted[asks.columns], at=asks.at, effect=effect, noise=noise))
         return sorted(out, key=lambda shape: -shape.importance)
 
     def records(self) -> list[dict[str, Any]]:
@@ -134,10 +146,11 @@ class Intervals:
             yield from zip(map(str, names), self.coef_.tolist(), self.errors.tolist(), strict=True)
             return
         for shape in self.shapes_:  # coefficients of one column repeat each other
-            errors = np.ravel(np.asarray(shape.noise)).tolist()
-            for at, value, error in zip(product(*shape.at), shape.effect.flat, errors, strict=True):
-                words = [f"{v:g}" if isinstance(v, float) else str(v) for v in at]
-                yield ", ".join(map(" = ".join, zip(shape.columns, words))), value, error
+            errors = np.asarray(shape.noise).tolist()
+            least = 1e-9 * max(filter(math.isfinite, errors), default=0.0)
+            for at, value, error in zip(shape.at[0], shape.effect.tolist(), errors, strict=True):
+                if error >= least:  # the middle of a straight line is its mean
+                    yield f"{shape.name} = {f'{at:g}' if isinstance(at, float) else at}", value, error
 
     def predict(self, X: Any) -> tuple[Floats, Floats, Floats]:
         """Return the expected target (of two classes, the probability of the second) and its interval's ends.
@@ -183,8 +196,11 @@ def intervals(
     Parameters
     ----------
     model : a fitted :class:`sordino.LinearRegression` (``squared``, ``poisson`` or ``gamma``) or a logistic
-        model of two classes, with at most 64 columns that can be told apart: a model of a table with
-        ``pairs=False``, or few columns. The nearer it is to the truth, the better one step does.
+        model of two classes, with at most 400 columns that can be told apart, 64 of persons. The nearer it is
+        to the truth, the better one step does. Of a model with pairs the intervals, and ``predict`` of the
+        result, are those of the best model of single columns: what each column does on average over the
+        records. Knots that nobody chose are as many as records times epsilon tell apart, 1 to 5, and the
+        report says how many.
     X, y : the records, the same as in fit or others; a model with a schema takes y from a table.
     epsilon, delta : the budget, on top of the model's.
     confidence : of each interval by itself.
@@ -207,18 +223,21 @@ def intervals(
     """
     loss = _check_model(model)
     level = check_share("confidence", confidence)
-    units = units_of(model)
-    if len(units.back) > _MOST_COLUMNS:
-        raise UnsupportedError(
-            f"Expected at most {_MOST_COLUMNS} columns that can be told apart, got {len(units.back)}: their "
-            "squares would cost more than they tell. Fit with pairs=False, fewer knots= or fewer levels."
-        )
-    rows, unit, largest = _influences(model, loss, units, X, y, groups)
-    n = len(rows)
+    X, y, groups = _records_of(model, X, y, groups)
+    unit = "record" if groups is None else "person"
+    n = row_count(X) if groups is None else np.unique(number_owners(groups)).size
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    model, said = _plain_model(model, n * ask.epsilon)
+    units, most = units_of(model), _MOST_COLUMNS if groups is None else _MOST_OF_PERSONS
+    if len(units.back) > most:
+        raise UnsupportedError(
+            f"Expected at most {most} columns that can be told apart, got {len(units.back)}: their "
+            "squares would cost more than they tell. Declare fewer levels, or fewer knots."
+        )
+    rows, largest = _influences(model, loss, units, X, y, groups)
     sample = Sample(n, rows.shape[1], Relation.parse(relation), unit)
     residual, bent = largest
-    options = {"units": units, "residual": residual, "bent": bent}
+    options = {"units": units, "residual": residual, "bent": bent, "roots": groups is None}
     options["squares"] = min(0.02 + 0.02 * ask.epsilon, 0.15)
     if loss.name == "squared":
         low, high = model.target_range_
@@ -229,14 +248,13 @@ def intervals(
         sample,
         "intervals",
         public=(f"number of {unit}s: {n}", _BY_ROW),
-        notes=model_notes(model, epsilon),
+        notes=(*model_notes(model, epsilon), *said),
         learned=model_prices(model),
     )
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
     step, report = fitted.result, _hand_on_status(model, fitted.report)
     moved = units.own @ step.moved
-    lifted = np.column_stack([step.moved, step.hidden])
-    far = max(abs(end) for one in lifted.T for end in units.ends(one))
+    far = step.farthest(units)
     if not step.ends or (loss.name != "squared" and far > _FAR):
         why = f"margins of the model may be {far:.2g} off. One step from further than {_FAR:g} need not end"
         why = f"{why} near the optimum" if step.ends else "the curvature is less than its noise"
@@ -464,16 +482,52 @@ def _clipped_rows(model: Any, X: Any) -> Floats:
     return np.column_stack([rows, np.ones(len(rows))])
 
 
-def _influences(
-    model: Any, loss: Any, units: Units, X: Any, y: Any, groups: Any
-) -> tuple[Floats, str, tuple[float, float]]:
-    """Return score and curvature of each record or person, who that is, and the largest residual and bend."""
+def _plain_model(model: Any, signal: float) -> tuple[Any, tuple[str, ...]]:
+    """Return the nearest model without pairs, and what is said of it; of other models the model itself.
+
+    Knots that nobody chose are at most so many that records times epsilon, the ``signal``, tell them apart.
+
+    **Privacy.** A function of a public model and of public numbers.
+    """
+    basis = getattr(getattr(model, "encoder_", None), "basis", None)
+    if basis is None or (not basis.pairs and model.knots is not None):
+        return model, ()
+    given = [basis.knots] if model.knots is not None else [k for k in (5, 3, 1) if k <= basis.knots]
+    for knots in given:
+        out, encoder = (
+            copy.copy(model),
+            TableEncoder(model.schema, basis=replace(basis, knots=knots, pairs=())),
+        )
+        out.encoder_, out.coef_names_ = encoder.fit(), encoder.get_feature_names_out()
+        coef, moved = without_pairs(model.encoder_, encoder, np.ravel(model.coef_))
+        out.coef_, out.data_norm_ = coef.reshape((*np.shape(model.coef_)[:-1], -1)), encoder.data_norm_
+        out.intercept_, out.n_features_in_ = model.intercept_ + moved, coef.size
+        if _ROOM * len(units_of(out).back) ** 2 <= signal:
+            break
+    if not basis.pairs and knots == basis.knots:
+        return model, ()
+    curves = "straight lines" if knots == 1 else f"curves with {knots} knots"
+    return out, (
+        f"intervals are those of the best model of single columns, {curves} where columns declare none "
+        "and no pairs: what each column does on average over the records",
+    )
+
+
+def _records_of(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """Return features, targets and owners of the records, or refuse what is none."""
     if in_dask(X):
         raise UnsupportedError("Intervals need all rows in one place. Bring the table here: X.compute().")
     X, y, groups = from_table(model, X, y, groups)
     if y is None:
         raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
     require_owners(model, groups)
+    return X, y, groups
+
+
+def _influences(
+    model: Any, loss: Any, units: Units, X: Any, y: Any, groups: Any
+) -> tuple[Floats, tuple[float, float]]:
+    """Return score and curvature of each record or person, and the largest residual and bend."""
     rows = _clipped_rows(model, X)
     weights = np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
     margins = rows @ weights
@@ -485,9 +539,11 @@ def _influences(
     if len(targets) != len(rows):
         raise InvalidInputError(f"Expected one target per row, {len(rows)} of them, got {len(targets)}.")
     own, bent = rows @ units.own, loss.expected_curvature(margins)[:, None]
-    first, second, twice = triangle(own.shape[1])
-    squares = own[:, first] * own[:, second] * twice
-    influences = np.hstack([loss.residual(margins, targets)[:, None] * own, bent * squares])
+    squares = np.sqrt(bent) * own
+    if groups is not None:
+        first, second, twice = triangle(own.shape[1])
+        squares = bent * own[:, first] * own[:, second] * twice
+    influences = np.hstack([loss.residual(margins, targets)[:, None] * own, squares])
     # Residuals are monotone in both, so their ends are at the ends of margins and targets.
     corners = np.array(units.ends(units.back @ weights))[:, None]
     largest = float(np.abs(loss.residual(corners, np.array(ends))).max())
@@ -495,6 +551,4 @@ def _influences(
     bounded = math.isfinite(loss.curvature)
     steepest = loss.curvature if bounded else float(loss.expected_curvature(corners).max())
     sizes = min(largest, 1e100), steepest
-    if groups is None:
-        return influences, "record", sizes
-    return mean_of_owners(influences, groups), "person", sizes
+    return influences if groups is None else mean_of_owners(influences, groups), sizes

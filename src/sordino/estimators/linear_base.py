@@ -411,12 +411,13 @@ class LinearModel(LinearParameters, Coefficients):
         rare = np.flatnonzero(hidden > _SHOWN * noise)
         if rare.size:
             names = ", ".join(repr(name.replace("=", ": ")) for name in self.coef_names_[rare[:3]])
+            target = declared_target(self)
+            unit = (target and (target.unit or target.name)) or "the target"
             self._warn(
                 f"few records have {names}{' and others' if rare.size > 3 else ''}, or lack such a flag, and "
-                f"clips may hide up to {float(hidden[rare].max()):,.4g}, in units of the target, of what it "
-                "does: the model can show far too little of it. The stated noise counts that. Ask "
-                "sordino.intervals of a fit with pairs=False, or use more records, more epsilon or tighter "
-                "bounds of the target."
+                f"clips may hide up to {float(hidden[rare].max()):,.4g} ({unit}) of what it does: the model "
+                "can show far too little of it. The stated noise counts that. Intervals that are paid for "
+                "tell more, as do more records, more epsilon or tighter bounds of the target."
             )
         return hidden
 

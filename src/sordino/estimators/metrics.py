@@ -768,8 +768,10 @@ METRICS = {
             deviance, lambda limits: 2.0 * limits.largest, beside=beside_rate,
         ),
         MetricRow(
-            "r2", "r2", "values", "squared error, target and its square", gain=True, share=True,
-            private=r_squared, exact=_sklearn("r2_score", "targets", "predicted"), constant=lambda _: 0.0,
+            "r2", "r2", "values",
+            "squared error, target and its square, for the share of their variance that is predicted",
+            gain=True, share=True, private=r_squared,
+            exact=_sklearn("r2_score", "targets", "predicted"), constant=lambda _: 0.0,
         ),
     )
 }  # fmt: skip

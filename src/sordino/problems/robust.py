@@ -219,15 +219,26 @@ class RobustGradient(ClippedSum):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some columns of the rows, times a public matrix (or None), in units of ``size``."""
+    """Some columns of the rows, times a public matrix (or None), in units of ``size``.
+
+    With ``less``, of their number, these columns are first reduced by the product of that vector and the
+    curvature of the row: the columns behind them, a square as :class:`PartSum` lists it, or its root.
+    """
 
     columns: slice
     size: float = 1.0
     matrix: Floats | None = None
+    less: Floats | None = None
 
     def of(self, block: Floats) -> Floats:
         """Return the part of each row; what is not finite is left to the clip."""
         own = block[:, self.columns]
+        if self.less is not None and self.less.any():
+            bent = block[:, self.less.size :]
+            if bent.shape[1] == self.less.size:
+                own = own - (bent @ self.less)[:, None] * bent
+            else:
+                own = own - bent @ _product_with(self.less).T
         return (own if self.matrix is None else own @ self.matrix.T) / self.size
 
 
@@ -282,6 +293,15 @@ def triangle(size: int) -> tuple[Ints, Ints, Floats]:
     """Return rows, columns and weights of the upper triangle: a list with them has the norm of the matrix."""
     rows, columns = np.triu_indices(size)
     return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+
+def _product_with(vector: Floats) -> Floats:
+    """Return the matrix that takes the list of a symmetric matrix to its product with the vector."""
+    rows, columns, weights = triangle(len(vector))
+    out, at = np.zeros((len(vector), len(rows))), np.arange(len(rows))
+    out[rows, at] = vector[columns] / weights
+    out[columns, at] = vector[rows] / weights
+    return out
 
 
 def symmetric_matrix(values: Floats) -> Floats:

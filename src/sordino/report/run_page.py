@@ -192,7 +192,7 @@ def _interval_facts(found: Intervals | PredictionIntervals) -> Iterable[tuple[st
         yield f"radius, in {spread_of(found.model)[1]}", reach
         return
     yield "confidence of each interval", f"{100 * found.confidence:.3g} %"
-    for line in sorted(found.records(), key=lambda line: -abs(line["value"]))[:TOP]:
+    for line in sorted(found.records(), key=lambda one: (one["high"] == np.inf, -abs(one["value"])))[:TOP]:
         yield line["name"], interval_words(line)
 
 

@@ -12,7 +12,7 @@ from scipy import optimize
 
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Bools, Floats, public_norm
-from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix, triangle
+from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix
 from sordino.solvers.base import noise_std
 
 # Shares of the budget: of the count of lengths, and of the curvature the least and the most; the score has
@@ -21,7 +21,7 @@ _LENGTHS, _CURVATURE, _CELLS = 0.03, (0.16, 0.45), 2
 # Directions with less curvature than so many deviations of its noise are not known: no step is made along
 # them, and along each the model may miss this share of what it leaves unexplained; so are gaps of fewer than
 # the last. benchmarks.model_intervals says which of its designs were in view.
-_KNOWN, _MISSED, _THERE = 1.5, 0.05, 2.0
+_KNOWN, _MISSED, _THERE = 1.5, 0.05, 3.0
 # Cleaning of the curvature leaves at least this of the variance of its noise, and of the square of a move so
 # much of what the noise of the score would make of it alone is subtracted.
 _PARTED, _SURE = 0.5, 0.9
@@ -31,12 +31,45 @@ _LEFT, _LOUD = (0.0, 0.25, 0.5, 0.75, 1.0), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A move of the weights, the covariance of its error, what the curvature hides; whether it has ends."""
+    """A move of the weights, the covariance of its error, what the curvature hides; whether it has ends.
+
+    ``there`` says which numbers of a row there are records for, ``means`` what these are on average where the
+    curvature is (of squares, over all records), with noise of deviation ``unsure``.
+    """
 
     moved: Floats
     covariance: Floats
     hidden: Floats
-    ends: bool = True
+    ends: bool
+    there: Bools
+    means: Floats
+    unsure: float
+
+    def shown(self, units: Units) -> list[Bools]:
+        """Tell for each column of a table at which corners released means show a share beyond its noise.
+
+        A corner that lies on a line through others needs none.
+        """
+        out, start = [], 0
+        for corners in units.corners:
+            rows = np.column_stack([corners, np.ones(len(corners))])
+            weights = np.linalg.pinv(rows)
+            own, start = self.means[start : start + corners.shape[1]], start + corners.shape[1]
+            noise = self.unsure * np.array([public_norm(column) for column in weights[:-1].T])
+            apart = np.einsum("ij,ji->i", rows, weights) > 1.0 - 1e-6
+            out.append(~apart | (np.append(own, self.means[-1]) @ weights > _THERE * noise))
+        return out
+
+    def farthest(self, units: Units) -> float:
+        """Return the largest change that it may make to a row, of a table to corners that records have."""
+        if not units.corners:
+            lifted = np.column_stack([self.moved, self.hidden])
+            return max(abs(end) for one in lifted.T for end in units.ends(one))
+        moves = np.split(self.moved[:-1], np.cumsum([one.shape[1] for one in units.corners])[:-1])
+        found = zip(units.corners, moves, self.shown(units), strict=True)
+        return max(
+            (float(np.ptp(rows[kept] @ move)) for rows, move, kept in found if kept.any()), default=0.0
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +117,7 @@ class Curvature(NamedTuple):
 
     ``unsure`` has half the variances of its entries along the axes, ``veiled`` their sum over hidden axes,
     ``there`` says which numbers of a row there are records for, ``told`` whether there is more than noise.
+    ``means`` are products with the constant, ``unsure_mean`` is the deviation of their noise.
     """
 
     axes: Floats
@@ -94,6 +128,8 @@ class Curvature(NamedTuple):
     unsure: Floats
     veiled: Floats
     told: bool
+    means: Floats
+    unsure_mean: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +163,7 @@ class OneStep:
     squares: float = 0.1
     whole: Floats | None = None
     middle: float = 0.0
+    roots: bool = False
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the curvature, the score, a count of its lengths and its squares."""
@@ -137,7 +174,7 @@ class OneStep:
             long /= math.sqrt(2.0) * max(self.middle, 1e-300)
             curvature = min(max(least, long / (1.0 + long)), most)
         shares = {
-            "curvature": (PartSum(), curvature),
+            "curvature": (PartSum(self.roots), curvature),
             "score": (PartSum(), 1.0 - _LENGTHS - curvature - self.squares),
             "lengths": (PartSizes("parts", _CELLS), _LENGTHS),
             "score-squares": (PartSum(True), self.squares),
@@ -159,15 +196,18 @@ class OneStep:
         moved = -best.back @ np.asarray(curator.release("score", score)) * (best.size / n)
         own, spread = self._squares(curator, n, best, moved)
         missed = math.sqrt(_MISSED * spread / found.floor)
-        hidden, absent = missed * found.hidden, missed * np.diag(~found.there * 1.0)
+        hidden = missed * found.hidden
         errors = best.back @ (own / n + best.noise(best.square(moved), missed)) @ best.back.T
-        yield Step(moved - best.left, errors + hidden @ hidden.T + absent**2, hidden, found.told)
+        covariance = errors + hidden @ hidden.T
+        means, unsure = found.means / self.units.constant, found.unsure_mean / self.units.constant
+        yield Step(moved - best.left, covariance, hidden, found.told, found.there, means, unsure)
 
     def _curvature(self, curator: Curator, n: int) -> Curvature:
         d = self.units.own.shape[1]
-        curved = Part(slice(d, None), self.bent * self.units.longest(np.eye(d)) ** 2)
-        unsure = noise_std(curator, "curvature", curved) / n * curved.size
-        matrix = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
+        size = self.bent * self.units.longest(np.eye(d)) ** 2
+        curved = Part(slice(d, None), math.sqrt(size) if self.roots else size)
+        unsure = noise_std(curator, "curvature", curved) / n * size
+        matrix = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (size / n))
         there = ~self.units.seldom | (np.diag(matrix) > _THERE * unsure)
         noisy, axes = np.linalg.eigh(matrix[np.ix_(there, there)])
         sizes, axes = _clean_eigenvalues(noisy, unsure), np.eye(d)[:, there] @ axes
@@ -180,7 +220,9 @@ class OneStep:
         kept = np.where(np.eye(len(noisy)) > 0.0, 1.0, gaps / np.maximum(before, 1e-300))
         left = 0.5 * unsure**2 * np.clip(kept, _PARTED, 1.0)[known]
         veiled = left[:, ~known].sum(axis=1)
-        return Curvature(axes[:, known], least, axes[:, ~known], there, floor, left[:, known], veiled, told)
+        means = np.append(matrix[:-1, -1], matrix[-1, -1] / self.units.constant)
+        seen = axes[:, known], least, axes[:, ~known], there, floor, left[:, known], veiled, told
+        return Curvature(*seen, means, unsure / math.sqrt(2.0))
 
     def _squares(self, curator: Curator, n: int, best: Trial, moved: Floats) -> tuple[Floats, float]:
         """Return the mean square of the scores after the move, and that of residuals if all are alike."""
@@ -223,8 +265,8 @@ class Trial:
     def part(self, left: Floats) -> Part:
         """Return the scores of a model that leaves this behind."""
         left = left + self._gone
-        matrix = self.root @ np.hstack([np.eye(len(left)), -_product_with(left)])
-        return Part(slice(None), self._step.longest_score(self.root, left), matrix)
+        size = self._step.longest_score(self.root, left)
+        return Part(slice(0, len(left)), size, self.root, left)
 
     def noise(self, square: Floats, missed: float = 0.0) -> Floats:
         """Return the covariance of the noise of the score, and of the curvature's along a move.
@@ -259,15 +301,6 @@ def _clean_eigenvalues(sizes: Floats, noise: float) -> Floats:
     gaps = np.subtract.outer(sizes, sizes)
     moved = sizes - noise**2 * (gaps / (np.square(gaps) + 0.5 * noise**2 + 1e-300)).sum(axis=1)
     return np.asarray(optimize.isotonic_regression(moved).x)
-
-
-def _product_with(vector: Floats) -> Floats:
-    """Return the matrix that takes the list of a symmetric matrix to its product with the vector."""
-    rows, columns, weights = triangle(len(vector))
-    out, at = np.zeros((len(vector), len(rows))), np.arange(len(rows))
-    out[rows, at] = vector[columns] / weights
-    out[columns, at] = vector[rows] / weights
-    return out
 
 
 def _shrunk(matrix: Floats, alike: Floats, noise: float) -> tuple[Floats, float]:

@@ -152,6 +152,31 @@ def _pair_questions(block: PairBlock, here: slice, size: int) -> Questions:
     return Questions((block.first.name, block.second.name), (one, two), rows, own, here, len(rows))
 
 
+def without_pairs(fine: TableEncoder, plain: TableEncoder, coef: Floats) -> tuple[Floats, float]:
+    """Return coefficients and what is added to the intercept of the nearest model of single columns.
+
+    Its encoder ``plain`` has no pairs and no other knots than ``fine`` has. What a pair adds on average over
+    the values of one column belongs to the other.
+    """
+    blocks = [{b.name: b for b in one.blocks() if isinstance(b, Block)} for one in (fine, plain)]
+    singles = [asks for asks in questions_of(fine) if len(asks.columns) == 1]
+    out, moved = np.zeros(len(plain.origins)), 0.0
+    for asks, (here, own, named), (place, rows, few) in zip(singles, corners_of(fine), corners_of(plain)):
+        effects = [asks.rows[:named] @ coef, own[named:] @ coef[here]]
+        if few != named:
+            at = [_shares(one[asks.columns[0]]) for one in blocks]
+            effects[0] = np.interp(at[1], at[0], effects[0])
+        found = _from_values(rows) @ np.concatenate(effects)
+        out[place], moved = found[:-1], moved + float(found[-1])
+    return out, moved
+
+
+def _shares(block: Block) -> Floats:
+    """Return where the values of its grid lie, from 0 at the low end to 1 at the high end."""
+    positions = block.grid(rest=False)[1]
+    return np.interp(positions, np.arange(float(len(block.points))), block.shares)
+
+
 def hidden_effects(encoder: TableEncoder, means: Floats, unseen: float, most: float) -> Floats:
     """Return what a clip may hide of the coefficient of each level and flag that few records have.
 
