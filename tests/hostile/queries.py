@@ -94,6 +94,7 @@ POWERS = ((2, 1.0), (1, 0.35), (4, 0.35))
 BASIS = np.linalg.qr(np.arange(16.0).reshape(4, 4) ** 2 + np.eye(4))[0][:, :3]
 CENTRE = np.array([0.3, -0.2, 0.0, 0.5])
 SKEWED = np.array([[2.0, -1.0, 0.3], [0.0, 1e3, -0.5]])
+LESS = Part(slice(0, 2), 0.7, less=np.array([0.3, -1e3]))
 AFFINE = Affine(np.array([0.5, 0.0, -1.0, 0.1]), np.array([3.0, 1.0, 0.2, 1e3]), 0.25)
 PLAIN = Affine(np.zeros(D), np.array([3.0, 1.0, 0.2, 1e-3]), 0.0)
 BARE = Affine(CENTRE, np.ones(D), 0.0)
@@ -231,6 +232,8 @@ ROBUST = [
     ],
     Case("parts", PartSum(), Part(slice(1, None), 0.4), kinds=DENSE),
     Case("squares of parts", PartSum(True), Part(slice(0, 3), 0.7, SKEWED), kinds=DENSE, exact=False),
+    Case("parts less a curvature", PartSum(), LESS, kinds=DENSE, exact=False),
+    Case("squares of parts less a curvature", PartSum(True), LESS, kinds=DENSE, exact=False),
     Case("sizes of parts", PartSizes("parts", 3), Part(slice(0, 3), 0.7, SKEWED), kinds=DENSE, exact=False),
     Case("gradient, unscaled", RobustGradient(SQUARED), POINT),
     Case(
