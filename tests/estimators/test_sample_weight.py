@@ -7,6 +7,8 @@ from scipy import sparse
 from sordino import LinearRegression, LogisticRegression, SparseLinearRegression, SparseLogisticRegression
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
+from sordino.kernel import SymmetricGaussian
+from sordino.problems.affine import Affine, GramShells, MappedGram
 from sordino.problems.losses import Logistic
 from sordino.problems.queries import GlmGradient
 from sordino.testing import seeded_noise_not_private
@@ -111,3 +113,16 @@ def test_a_wrong_bound_is_refused(bound):
     X, y, weights = data()
     with pytest.raises(InvalidInputError, match="weight_bound"):
         SparseLogisticRegression(weight_bound=bound).fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("name", ["second", "long"])
+def test_no_weight_lets_a_record_add_more_than_its_square(name):
+    X, y, weights = data()
+    weights[:3] = np.nan, np.inf, -1e9
+    affine = Affine(np.zeros(4), np.full(4, 0.5), 0.25)
+    for at in range(8):
+        rows = LocalExecutor(X[[at]] * 40, y[[at]] + 0.0, 99.0, 0.0, weights[[at]] * 1e6).records(None)
+        query = MappedGram(weighted=True) if name == "second" else GramShells()
+        found = query.evaluate(rows, affine if name == "second" else (affine.resize(0.01), 100.0))
+        whole = found if name == "second" else np.stack([SymmetricGaussian.whole(half) for half in found])
+        assert np.linalg.norm(whole) <= 1.0 + 1e-9

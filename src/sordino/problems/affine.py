@@ -342,7 +342,7 @@ class MappedSum(ClippedSum):
 class MappedGram(ClippedSum):
     r"""``sum_i z_i z_i^T`` for the mapped rows ``z_i`` of the map ``params``, their constant entry last.
 
-    With ``weighted``, a row counts by its weight, which is at most 1.
+    With ``weighted``, a row counts by its weight, which is clipped to 1.
 
     **Privacy.** ``||z z^T||_F = ||z||^2 <= 1``: a row is clipped by its map, its square once more. Replacing
     a row moves the sum by ``sqrt(||z||^4 + ||y||^4 - 2 (z . y)^2) <= sqrt 2``.
@@ -365,7 +365,13 @@ class MappedGram(ClippedSum):
         view = records.through(params)
         with np.errstate(over="ignore", invalid="ignore"):
             factors = factors_of(view.norms * view.norms, 1.0)
-            return with_constant(view, params, weigh(factors, view.weights) if self.weighted else factors)
+            return with_constant(view, params, _weigh(factors, view) if self.weighted else factors)
+
+
+def _weigh(factors: Floats, view: MappedRows) -> Floats:
+    """Return factors of squares times weights of records, of which none counts beyond 1 or below 0."""
+    found = view.weights
+    return factors if found is None else factors * np.where(found > 0.0, np.minimum(found, 1.0), 0.0)
 
 
 def with_constant(view: MappedRows, affine: Affine, factors: Floats) -> Floats:
@@ -398,7 +404,7 @@ class GramShells(OneCount):
     ``params = (affine, longest)``: rows that have length ``l_i > 1`` in a map ``longest`` times as large lie
     in the shell ``2^-(s + 1) <= ||z_i|| < 2^-s``. The noise of a shell is in proportion to the squares of its
     own rows, and one in which nothing but noise is seen can be left out. A shell is a row of the answer, with
-    the upper half of its matrix. The weight ``a_i`` of a record is at most 1.
+    the upper half of its matrix. The weight ``a_i`` of a record is clipped to 1.
 
     **Privacy.** A record adds to one shell a matrix of Frobenius norm ``4^s (1 - 1 / l^2) ||z||^2 <= 1``, and
     no two of them have a negative product: 1 in L2, sqrt 2 when a record is replaced.
@@ -420,7 +426,7 @@ class GramShells(OneCount):
             factors = np.where(
                 longest * sizes > 1.0, factors * (1.0 - np.square(1.0 / (longest * sizes))), 0.0
             )
-            factors = np.asarray(weigh(factors, view.weights))
+            factors = np.asarray(_weigh(factors, view))
         out = np.zeros((count, d * (d + 1) // 2))
         for s in np.unique(shell[factors > 0.0]):
             out[s] = SymmetricGaussian.vector(view.gram(np.where(shell == s, factors, 0.0)))
