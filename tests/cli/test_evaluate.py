@@ -288,7 +288,9 @@ def test_a_check_names_a_missing_target_and_an_order_that_persons_do_not_have(fo
     (folder / "s.toml").write_text(NOTED + person + ordered, "utf-8")
     told = typed("schema", "check", "s.toml", "d.csv", "--delimiter", ";", "--no-header")
     assert "Fit with --model logistic" in told
-    following = "Next: sordino fit d.csv --schema s.toml --model logistic --epsilon 1 --delimiter ';'"
+    apart = "--delimiter ';' --no-header --train d-train.csv --test d-test.csv"
+    assert f"Next: sordino split d.csv --schema s.toml {apart}" in told
+    following = "Then: sordino fit d-train.csv --schema s.toml --model logistic --epsilon 1 --delimiter ';'"
     assert following in told
 
 

@@ -190,7 +190,7 @@ def _prepare(
     from sordino.cli.rows import read_schema, to_fit
     from sordino.saving.files import pack_value
 
-    schema, target = read_schema(chosen["schema"], whole=True), chosen["target"]
+    schema, target = read_schema(chosen["schema"], True, file.path), chosen["target"]
     kind = model_class(chosen["name"], schema)
     params = {**budget, "verbose": 1, **shared.parameters(chosen["given"], "--set")}
     params |= {} if schema is None else {"schema": schema}
@@ -313,7 +313,7 @@ def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> N
     from sordino.cli.rows import read_schema, to_project
 
     delivery = Delivery.begin("pca", data, chosen)
-    schema, budget = read_schema(chosen["schema"], whole=True), shared.take_budget(chosen)
+    schema, budget = read_schema(chosen["schema"], True, data), shared.take_budget(chosen)
     params = {**budget, "data_norm": data_norm, "verbose": 1, **shared.parameters(chosen["given"], "--set")}
     shared.check_parameters(PCA, params)
     rows = to_project(shared.data_file(data, chosen), schema)

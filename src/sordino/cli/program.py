@@ -75,24 +75,30 @@ _CODES: tuple[tuple[type[errors.SordinoError], int], ...] = (
 _WORDS = {"None": "none", "True": "true", "False": "false"}
 _NOT_SET = ("max_advantage", "max_posterior", "prior")  # parts of --epsilon
 # The command to type next, where an error does not name one by itself.
-_NEXT: tuple[tuple[type[errors.SordinoError], str], ...] = (
+_NEXT: tuple[tuple[type[BaseException], str], ...] = (
     (errors.BudgetExceededError, "ledger show {ledger} {dataset}"),
     (errors.PolicyMismatchError, "ledger show {ledger} {dataset}"),
     (errors.DatasetExistsError, "ledger show {ledger} {dataset}"),
+    (errors.UnknownDatasetError, "ledger list {ledger}"),
+    (errors.RoleError, "ledger terms {ledger} {dataset}"),
     (errors.LedgerError, "doctor --ledger {ledger}"),
     (errors.ModelFileError, "fit DATA --schema SCHEMA --epsilon 1 --output MODEL"),
     (errors.SchemaError, "schema check {schema} {data}"),
     (errors.SchemaError, "schema check {schema}"),
+    (KeyboardInterrupt, "ledger show {ledger} {dataset}"),
+    (click.ClickException, "{command} --help"),
+    (KeyboardInterrupt, "{command} --help"),
     (errors.SordinoError, "{command} --help"),
+    (Exception, "doctor"),
 )
 
 
-def next_command(error: errors.SordinoError, context: click.Context | None) -> str:
-    """Return the line that says what to type next; the empty text if the error says it, or nothing ran."""
-    if context is None or "sordino " in str(error) or "pip install" in str(error):
+def next_command(error: BaseException, context: click.Context | None) -> str:
+    """Return the line that says what to type next; "" if the error ends with it, or nothing ran."""
+    if context is None or re.search(r"(: sordino|pip install|export SORDINO_\w+=) ?\S[^\n]*$", str(error)):
         return ""
     words = {name: str(value) for name, value in context.params.items() if value is not None}
-    words["command"] = context.command_path.partition(" ")[2]
+    words["command"] = context.command_path.partition(" ")[2] or "--help"
     if "ledger" in words:
         from sordino.ledger.address import hide
 
@@ -100,7 +106,18 @@ def next_command(error: errors.SordinoError, context: click.Context | None) -> s
     words = {name: value if name == "command" else shlex.quote(value) for name, value in words.items()}
     hints = (text for kind, text in _NEXT if isinstance(error, kind))
     known = (text for text in hints if set(re.findall(r"{(\w+)}", text)) <= set(words))
-    return f"\nNext: sordino {next(known).format(**words)}"
+    return f"\nNext: sordino {next(known).format(**words).replace('--help --help', '--help')}"
+
+
+def words_of_stop(before: int) -> str:
+    """Return what a command that was stopped has reserved since there were so many reservations."""
+    made = getattr(sys.modules.get("sordino.ledger.ledger"), "BOOKED", [])[before:]
+    if not made:
+        return "Stopped. Nothing was reserved on a ledger."
+    names = [
+        f"{e.sequence or 'a last one, perhaps,'} of {e.dataset_id} (epsilon {e.epsilon:.4g})" for e in made
+    ]
+    return f"Stopped. What was reserved stays booked: {', '.join(names)}."
 
 
 def in_flags(text: str, context: click.Context | None) -> str:
@@ -176,15 +193,23 @@ def _interrupt(number: int, frame: Any) -> None:
 @contextmanager
 def in_words(ctx: click.Context) -> Iterator[None]:
     """Turn errors into a text and a status; what is not ours is named by its class, for it may quote data."""
+    before = len(getattr(sys.modules.get("sordino.ledger.ledger"), "BOOKED", []))
     try:
         yield
     except errors.SordinoError as error:
         running = ctx.meta.get(RUNNING)
         text = f"{in_flags(str(error), running)}{next_command(error, running)}"
         raise Refused(text, FAILED if ctx.meta.get(JOINT) else status_of(error)) from error
-    except KeyboardInterrupt:
-        raise Refused("Stopped. What was reserved on a ledger stays booked.", STOPPED) from None
-    except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
+    except KeyboardInterrupt as stop:
+        text = f"{words_of_stop(before)}{next_command(stop, ctx.meta.get(RUNNING))}"
+        raise Refused(text, STOPPED) from None
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.ClickException as error:
+        following = next_command(error, getattr(error, "ctx", None) or ctx)
+        error.__dict__["message"] = f"{error.message}{following}"  # click calls it final, and reads it here
+        raise
+    except (click.exceptions.Exit, click.exceptions.Abort):
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
@@ -197,7 +222,7 @@ def in_words(ctx: click.Context) -> Iterator[None]:
             f"{type(error).__name__} at {where}: this is a mistake in Sordino. Its text may quote data, so "
             "it is shown only with SORDINO_DEBUG=1 in the environment."
         )
-        raise Refused(words, INTERNAL) from None
+        raise Refused(f"{words}{next_command(error, ctx)}", INTERNAL) from None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import click
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, SchemaError
 from sordino.tables import files
 from sordino.tables.values import days_of
 
@@ -86,15 +86,19 @@ def _whole(file: files.DataFile, blocks: Iterable[tuple[Any, Any]]) -> Iterator[
 # --------------------------------------------------------------------------------- What each command reads
 
 
-def read_schema(path: Path | None, whole: bool = False) -> Schema | None:
-    """Return the schema of a file; ``whole`` refuses one in which something is left blank."""
+def read_schema(path: Path | None, whole: bool = False, data: str = "-") -> Schema | None:
+    """Return the schema of a file; ``whole`` refuses one with blanks, and says if ``data`` is not there."""
     if path is None:
         return None
     from sordino import Schema
 
     schema = Schema.read(path)
     if whole:
-        schema.require_known()
+        try:
+            schema.require_known()
+        except SchemaError as error:
+            gone = "" if data == "-" or Path(data).exists() else f" Nor is there a file {data}."
+            raise SchemaError(f"{error}{gone}") from None
     return schema
 
 

@@ -66,6 +66,7 @@ def draft(
     from sordino.tables.files import replace_file
 
     shared.require_writable(force, output)
+    said = {key: value for key, value in how.items() if key not in KINDS}
     file = shared.data_file(data, how)
     kinds = {column: kind for kind, columns in how.items() for column in columns}
     kinds |= {name: kind for name, kind in ((target, "target"), (person, "person")) if name is not None}
@@ -74,7 +75,8 @@ def draft(
         shared.result(as_json, {"schema": text}, text.rstrip("\n"))
         return
     replace_file(output, text.encode())
-    words = f"{output} drafted; no record was read. Fill in the blanks, then: sordino schema check {output}"
+    following = shared.command_line("schema", "check", output, data, **said)
+    words = f"{output} drafted; no record was read. Fill in the blanks.\nNext: {following}"
     shared.result(as_json, {"output": output}, words)
 
 
@@ -145,7 +147,26 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
             rows = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
             shared.show_table(("column", "clipped or other", "missing"), rows)
             click.echo(f"Noise: {shares.noise:.2%} (one deviation). {shared.guarantee(shares.privacy)}.")
-        click.echo(f"Next: {shared.fit_line(data or 'DATA', schema, found, **said)}")
+        learns = data or "DATA"
+        if data is not None and data != "-" and found.target is not None and not _is_part(data):
+            # a fit of the whole file would leave no records that judge it
+            ending = Path(data).suffix if Path(data).suffix in (".csv", ".tsv") else ".parquet"
+            learns, judges = (
+                f"{Path(data).name.partition('.')[0]}-{part}{ending}" for part in ("train", "test")
+            )
+            apart = {key: value for key, value in said.items() if key not in _OF_FITS}
+            split = shared.command_line("split", data, schema=schema, **apart, train=learns, test=judges)
+            click.echo(f"Next: {split}\nThen: {shared.fit_line(learns, schema, found, **said)}")
+            return
+        click.echo(f"Next: {shared.fit_line(learns, schema, found, **said)}")
+
+
+_OF_FITS = ("delta", "relation", "ledger", "dataset")
+
+
+def _is_part(data: str) -> bool:
+    """Tell whether a file is called as `split` calls what a model learns from."""
+    return "train" in Path(data).name
 
 
 def _warn_of_target(found: Schema) -> None:

@@ -150,6 +150,11 @@ class Account:
         whole = f"the budget ({self.policy.epsilon:.4g}, {self.policy.delta:.4g})"
         epsilon, delta = self.left(charge.delta)
         fits = f"about epsilon {at_least(epsilon, 3)} at delta {at_least(delta, 3)}"
+        if epsilon > self.policy.epsilon:  # a plan of noise has one for each delta
+            own = at_least(self.left(self.policy.delta)[0], 3)
+            fits += (
+                f" (a smaller delta than the budget's {self.policy.delta:g}, at which this is epsilon {own})"
+            )
         remedy = f"Nothing was reserved. What would fit is {fits}; for more, ask whoever owns the data."
         if self.mode is FilterMode.RENYI and all(math.isinf(cost) for cost in charge.renyi):
             left = "it has no Rényi curve, and this data set is guarded by the RDP filter"

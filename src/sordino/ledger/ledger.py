@@ -26,6 +26,7 @@ from sordino.errors import (
     LedgerError,
     LedgerWarning,
     ReservationEndedError,
+    SordinoError,
     UnsupportedError,
 )
 from sordino.kernel.events import Relation, compose_events
@@ -116,6 +117,9 @@ class Reservation(Ending):
                 stacklevel=3,
             )
 
+
+BOOKED: list[Entry] = []
+"""What this process has reserved; of number 0 where it was stopped before the ledger had answered."""
 
 # ---------------------------- Replay of a history: nothing stored is believed but the policy and the events
 # The filter is derived from the policy again, the costs and certificates from the events, and the running
@@ -493,7 +497,13 @@ class Ledger:
             charge = check_certificate(event, stated, charge)
             drafts.append((Entry(one, 0, Status.RESERVED, line, charge, *words, "", now(), ""), account))
         public = public_generator()  # a name for this call, nothing secret
-        first, *others = self._book(whole, drafts, public.bytes(8).hex())
+        BOOKED.append(drafts[0][0])  # before it is on disk: whoever stops the process here has to look there
+        try:
+            first, *others = self._book(whole, drafts, public.bytes(8).hex())
+        except SordinoError:
+            BOOKED.pop()
+            raise
+        BOOKED[-1] = first
         return Reservation(self, first, tuple(others))
 
     def parts(self, dataset_id: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import threading
 import time
@@ -142,7 +143,8 @@ class SQLiteStore(Store):
         if not self.path.exists():
             raise LedgerError(
                 f"There is no ledger at {self.label}. Check the path or restore a backup; only if nothing "
-                "was ever released, make one with `sordino ledger create`."
+                "was ever released, make one: sordino ledger create "
+                f"{shlex.quote(self.label)} DATASET --epsilon 3 --delta 1e-5"
             )
         if self.path.stat().st_size == 0:
             raise LedgerCorruptError(

@@ -163,13 +163,13 @@ class Schema:
 
     def require_known(self) -> None:
         """Refuse a schema with blanks."""
-        for column in self.unknown:
-            raise refuse(
-                column.name,
-                f"not declared yet: {column.unknown}",
-                "Fill it in from what the column means"
-                + (", or pay for it with `sordino schema learn`." if column.learnable else "."),
-            )
+        if self.unknown:
+            first, *others = self.unknown
+            also = "".join(f"; {column.name!r}: {column.unknown}" for column in others)
+            able = any(column.learnable for column in self.unknown)
+            pay = ", or pay for what records can tell with `sordino schema learn`" * able
+            remedy = f"Fill it in from what {'the columns mean' if others else 'the column means'}{pay}."
+            raise refuse(first.name, f"not declared yet: {first.unknown}{also}", remedy)
         if not self.features:
             raise SchemaError("Expected a schema with at least one column for the model to see, got none.")
 
