@@ -2,6 +2,7 @@
 
 Command: python -m benchmarks.growth [--save benchmarks/results/growth.json]
          python -m benchmarks.growth --widths     (auto at 20 numbers of columns, and where more cost less)
+         python -m benchmarks.growth --screens    (the plan of wide data on narrower ones: accuracy and CPU)
 Each line doubles one of n, d, entries a row (nnz), kept coefficients (k) or parties, the others fixed, and
 prints the exponent p of CPU ~ size^p over the doublings (least of three fits each). Sparse rows, seed 0.
 """
@@ -15,11 +16,13 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy import sparse
 
 from benchmarks.machine import describe
+from benchmarks.sparse_design import make_sparse_classification
 from sordino import SparseLogisticRegression
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
@@ -27,7 +30,10 @@ from sordino.kernel import Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task, run
+from sordino.solvers import auto
+from sordino.solvers.auto import SCREEN_FROM
 from sordino.solvers.sparse import Ight
+from sordino.testing import seeded_noise_not_private
 
 BASE = {"n": 10_000, "d": 10_000, "nnz": 50, "k": 500}
 DOUBLINGS, STEPS = 3, 50
@@ -120,17 +126,42 @@ def widths(sizes: tuple[int, ...] = WIDTHS, n: int = 20_000, fits: int = 5) -> d
     return found
 
 
+def screens(fits: int = 12, n: int = 20_000, tests: int = 4_000) -> None:
+    """Print what the plan of very many columns gains and costs on fewer: paired fits on Zipf columns.
+
+    Noise is seeded, the same for both plans, so that what differs is not a matter of luck alone.
+    """
+    for records, d in ((n, 60_000), (5 * n, 60_000), (n, 110_000), (5 * n, 110_000)):
+        made: dict[int, list[tuple[float, float]]] = {SCREEN_FROM: [], 4: []}
+        for seed in range(fits):
+            data = make_sparse_classification(records + tests, d, 50, random_state=seed)
+            x, y = sparse.csr_matrix(data.data, dtype=float), data.target
+            for limit, found in made.items():
+                model = SparseLogisticRegression(1.0, 1e-6, n_nonzero_coefs=BASE["k"], data_norm=1.0)
+                with seeded_noise_not_private(seed), mock.patch.object(auto, "SCREEN_FROM", limit):
+                    spent = cpu(lambda m=model, a=x[:records], b=y[:records]: m.fit(a, b), 1)
+                found.append((model.score(x[records:], y[records:]), spent))
+        usual, screened = (np.array(found) for found in made.values())
+        gain, (before, now) = screened[:, 0] - usual[:, 0], np.median([usual[:, 1], screened[:, 1]], axis=1)
+        print(
+            f"{records:>7,} x {d:,}: accuracy {usual[:, 0].mean():.4f}, with one gradient {gain.mean():+.4f} "
+            f"+- {gain.std(ddof=1) / fits**0.5:.4f}; {before:.2f} s, {now:.2f} s",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--widths", action="store_true")
+    parser.add_argument("--screens", action="store_true")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     machine = describe()
     fit("ight", 500, 500, 5, 20)()  # compile
-    if asked.widths:
-        widths()
+    if asked.widths or asked.screens:
+        (widths if asked.widths else screens)()
         return
     found = measured()
     if asked.save:
