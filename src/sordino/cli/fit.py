@@ -274,7 +274,7 @@ class Delivery:
                 score = f"noisy score ({found['metric']}): {found['noisy score']:.4g}"
                 click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
             shared.tell_budget(budget)
-            following = shared.command_line("inspect", output)
+            following = shared.command_line("inspect", output, ledger=budget["ledger"])
             click.echo(f"Saved to {output}, digest {model_digest(model)[:16]}. Next: {following}")
         if self.report is not None:
             write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
