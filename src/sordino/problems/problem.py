@@ -12,6 +12,9 @@ from sordino.kernel import Gaussian, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.problems.losses import Loss, Penalty, Ridge
 
+# With so many records times epsilon for each coefficient the clip of amounts begins to open, up to a factor.
+_OPENS, _OPEN = 5000.0, 1e4
+
 
 class Setting:
     """What every solver may know: how many units there are, and what neighbours differ in.
@@ -118,7 +121,11 @@ class Problem(Setting):
         """The largest norm of a record's gradient, or the default clip where there is none."""
         if math.isfinite(self.loss.lipschitz):
             return self.loss.lipschitz * self.row_bound
-        return max(self.target_bound, 1e-12) * self.row_bound
+        opened = 1.0
+        if self.loss.name == "gamma":  # an amount may be any number of times what a model predicts
+            signal = self.population * self.epsilon / (_OPENS * (self.features + 1))
+            opened = min(max(signal, 1.0) ** 0.5, _OPEN)
+        return opened * max(self.target_bound, 1e-12) * self.row_bound
 
     @property
     def curvature(self) -> float:
