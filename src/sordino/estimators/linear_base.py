@@ -375,7 +375,7 @@ class LinearModel(LinearParameters, Coefficients):
         if spread := 2.0 * getattr(last, "mean_noise", 0.0) * self._target_unit():
             self._warn(
                 f"{alone} {'quantile' if problem.loss.name == 'quantile' else 'mean'} of the targets, "
-                f"known to +-{spread:.2g} (two deviations of its error, which falls as one over records "
+                f"known to +-{spread:.2g} (two deviations of its noise, which falls as one over records "
                 f"times epsilon: {problem.population * problem.epsilon:.3g} here). Expect no better than a "
                 f"constant; use more records, more epsilon or {self._other_bounds(found)}."
             )

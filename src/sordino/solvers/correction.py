@@ -604,7 +604,7 @@ def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) ->
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
     counts = problem.loss.targets == "counts"
     found = expected_mean(mean, noise, problem.target_bound, counts)
-    return math.log(found) if counts else found, min(math.hypot(noise, mean - found), problem.target_bound)
+    return math.log(found) if counts else found, noise
 
 
 def _left(curator: Curator, names: Sequence[str]) -> dict[str, int]:
