@@ -381,7 +381,8 @@ CASES += [
         "auto-metric",
         lambda problem: Auto(3, {}, 0.3, None),
         _problem("logistic", intercept=0.8, features=2, epsilon=1e4, ridge=0.05),
-        tight=_SECOND,
+        # The clip of the length is open at so large an epsilon, and the worst pair depends on the point.
+        tight=_SECOND | {("length", Relation.REPLACE_ONE): 0.6},
     ),
     SolverCase(
         "auto-metric-replace-csr",
