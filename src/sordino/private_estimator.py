@@ -219,9 +219,6 @@ class Tabular:
         _refuse_nameless(X, y)
         frame = self.schema.checked(X, target=y is None, person=True)
         groups = self._persons_of(frame, groups)
-        whole = frame.rows if groups is not None or y is not None else frame_of(X).rows
-        if whole > frame.rows:  # of persons the number of rows is no public number
-            self._left_out = f"records without a target, left out: {whole - frame.rows} of {whole}"
         y = self.schema.targets(frame) if y is None else y
         encoder = self._with_basis(
             encoder, lambda: frame.rows if groups is None else np.unique(number_owners(groups)).size
@@ -292,7 +289,7 @@ class Tabular:
 
     def _fresh_encoder(self) -> TableEncoder | None:
         """Forget the encoder of an earlier fit; return that of the schema, if there is one."""
-        for name in ("encoder_", "coef_names_", "shapes_", "_left_out"):
+        for name in ("encoder_", "coef_names_", "shapes_"):
             self.__dict__.pop(name, None)
         if self.schema is None:
             for name in ("knots", "pairs"):
@@ -335,8 +332,8 @@ class Tabular:
 
     def _schema_facts(self) -> tuple[str, ...]:
         basis = getattr(getattr(self, "encoder_", None), "basis", None)
-        found = [] if self.schema is None else [getattr(self, "_left_out", ""), *self.schema.facts]
-        return (*filter(None, found), *(() if basis is None else (basis.fact,)))
+        facts = () if self.schema is None else self.schema.facts
+        return (*facts, *(() if basis is None else (basis.fact,)))
 
     def _schema_prices(self) -> tuple[Price, ...]:
         return () if self.schema is None else self.schema.learned

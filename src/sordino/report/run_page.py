@@ -45,7 +45,8 @@ COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
 _NOT_SHOWN = (Status.NO_NOISE, Status.UNPAID, Status.UNPROVEN)
 _LEARNED = ("the schema was learned", "(learned: ", "learned from records", "by a schema that was learned")
-_COUNTED = ("number of records", "number of persons", "records without a target")
+_COUNTED = ("number of records", "number of persons")
+_IN_SCORES = (*_COUNTED, "records without a target", "records count alike")
 
 Line = dict[str, Any]
 """What a template shows of one bar, curve or score, by name; places are percent of a chart's width."""
@@ -390,7 +391,7 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
 def _score(name: str, value: Any) -> Line:
     row = metric_row(re.split(r" by | on |, | \(", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
-    counted = "; ".join(line for line in getattr(report, "public", ()) if line.startswith(_COUNTED))
+    counted = "; ".join(line for line in getattr(report, "public", ()) if line.startswith(_IN_SCORES))
     whose = "person adds the mean over their records of" if "persons" in counted else "record adds"
     added = "" if row is None else f"each {whose}: {row.words}"
     said = (added, clip_words(report), counted, *getattr(report, "notes", ()))
