@@ -206,10 +206,7 @@ _said: set[tuple[str, str]] = set()
 
 
 def declared_bound(estimator: Any, name: str) -> float:
-    """Return the bound ``name`` of an estimator, checked; None means 1 and a warning, once per process.
-
-    **Privacy.** Whether it warns depends on the parameters and never on the data.
-    """
+    """Return the bound ``name`` of an estimator, checked; None means 1 and, once per process, a warning."""
     value = getattr(estimator, name)
     schema = getattr(estimator, "schema", None)
     if name == "data_norm" and schema is not None:

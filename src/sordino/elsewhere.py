@@ -20,8 +20,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def where_rows_lie(method: Method) -> Method:
     """Let a method of a fitted model, which treats each row by itself, take rows that lie in Dask.
 
-    It then returns a dask array whose blocks lie on the workers, in the order of the rows. NumPy says nothing
-    about numbers that overflow: a warning would tell of one row.
+    It then returns a dask array in their order. NumPy does not warn of overflow, which would tell of one row.
     """
 
     @wraps(method)

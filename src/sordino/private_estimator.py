@@ -116,10 +116,7 @@ class PrivateEstimator(BaseEstimator):
         return f"{diagram}{report._repr_html_()}" if isinstance(report, PrivacyReport) else diagram
 
     def _warn_if_diverged(self, released: NDArray[np.floating[Any]], remedy: str) -> None:
-        """Say that a run blew up.
-
-        **Privacy.** It reads released numbers only, which anyone who holds the model can see as well.
-        """
+        """Say that a run blew up, by released numbers, which anyone who holds the model can see as well."""
         if not np.isfinite(released).all():
             self._warn(
                 "the released coefficients are not finite, so predictions mean nothing. "

@@ -174,9 +174,8 @@ def solve_scale(event_at: EventAt, epsilon: float, delta: float, relation: Relat
 
 
 class Search:
-    """Finds the root of ``ln cost(scale) = ln target`` by secants in the logarithm of the scale.
+    """Finds the root of ``ln cost(scale) = ln target``, of whatever falls as noise grows, by secants.
 
-    Whatever falls as noise grows is found so: the epsilon of a plan, or the risk of an attack on it.
     ``above`` and ``below`` are the (log scale, cost) seen on each side of the root, by scale; ``too_little``
     and ``enough`` are the log scales nearest to it. ``what`` names the target in an error.
     """
@@ -257,10 +256,7 @@ class Search:
         return (self.too_little + self.enough) / 2
 
     def _straight(self) -> float | None:
-        """Return where the line through the two nearest costs above meets the target.
-
-        Where epsilon reaches 0 its logarithm is no line any more, but epsilon itself nearly is.
-        """
+        """Return where the line through the two nearest costs above meets the target, for epsilon near 0."""
         if not self.below or self.below[0][1] > 0 or len(self.above) < 2:
             return None
         fall, (x, epsilon) = _fall(self.above[-2:]), self.above[-1]

@@ -55,10 +55,7 @@ def gaussian_pair(mu: float) -> Pair:
 
 
 def laplace_pair(epsilon: float) -> Pair:
-    """Return Laplace(1) noise shifted by ``epsilon`` against none.
-
-    A vector query with Laplace noise and an L1 sensitivity is dominated by this scalar pair.
-    """
+    """Return Laplace(1) noise shifted by ``epsilon`` against none, which dominates vectors in L1."""
 
     def tails(edges: Floats) -> Tails:
         below, beyond = edges < -epsilon, edges >= epsilon

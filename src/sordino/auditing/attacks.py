@@ -261,9 +261,8 @@ def advantage(ours: Floats, theirs: Floats, error: float) -> float:
 
 
 def wager(ours: Floats, theirs: Floats, error: float) -> Callable[[TradeOff, float], bool]:
-    """Return who refutes curves, with a chance of error, by bets on pairs of scores with the same noise.
-
-    A soft test says yes to a score s with probability ``Phi(s / width)``, so its rates are those of a test.
+    """Return who refutes curves, with a chance of error, by bets on pairs of scores with the same noise: soft
+    tests that say yes to a score s with probability ``Phi(s / width)``.
     """
     first, count = max(1, len(ours) // 5), max(1, len(ours) * 4 // 5)  # that choose; the rest are bet on
     width = count**-0.2 * np.std([ours[:first], theirs[:first]]) + 1e-300
@@ -354,10 +353,7 @@ class Bets:
 
 
 class Gamblers:
-    """The logarithms of what gamblers have, by name; they share one stake evenly.
-
-    Who joins gets an even part of what all have by then, so that the mean stays a supermartingale.
-    """
+    """The logarithms of what gamblers have, by name; who joins gets an even part of the one stake."""
 
     def __init__(self, stake: float = 0.0) -> None:
         self._stake, self._each = stake, dict[str, Any]()
@@ -473,10 +469,7 @@ class Scale:
         return float(min(ndtr((mean - needed) / deviation) for mean, deviation in both))
 
     def least_of_a_turn(self, error: float) -> float | None:
-        """Return the share of the declared noise that shows in one turn alone with a chance of .99.
-
-        None where no share was sought, or none shows.
-        """
+        """Return the share of the noise that shows in one turn alone with a chance of .99, if one does."""
         if not self._turns:
             return None
         numbers, shares = min(self._turns.values()), np.linspace(0.05, 0.95, 91)

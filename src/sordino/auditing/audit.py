@@ -440,8 +440,7 @@ class _Auditor:
     def _noise(self, count: int) -> Iterator[Attack]:
         """Look at the noise of real fits, by all answers whose law is known, what comes twice, and the price.
 
-        A choice tells little: there are as many fits, up to ``FITS``, as half the noise would show in. Who
-        fits until a result pleases asks more in some fits than in others.
+        A choice tells little: there are as many fits, up to ``FITS``, as half the noise would show in.
         """
         begin, found, power = time.process_time(), self.noise, None
         records, most = self._telling(), self.verdict.recording.plans
@@ -684,10 +683,7 @@ def _belief(made: Any, rows: Any, target: Any) -> Any:
 
 
 def _reach(ours: Recording, theirs: Recording) -> float:
-    """Return how far two transcripts are apart, in standard deviations, were all their noise Gaussian.
-
-    Log ratios of choices spread as those of Gaussian answers that far apart, if they are not far.
-    """
+    """Return how far two transcripts are apart, in standard deviations, were all their noise Gaussian."""
     total = 0.0
     for one, other in zip(ours.questions, theirs.questions, strict=False):
         multiplier = one.asked.release.mechanism.multiplier or 0.0

@@ -32,10 +32,7 @@ class Records:
 
     @classmethod
     def of(cls, data: Any, groups: Any, most: int | None, schema: Schema | None = None) -> Records:
-        """Take apart what a user calls data; of many records only some, spread evenly, are used.
-
-        A person is used with all records or with none.
-        """
+        """Take apart what a user calls data; of many records some, spread evenly, of a person all or none."""
         parts = data if isinstance(data, tuple) else (data,)
         parts = parts if schema is None else (_table(parts[0], schema), *parts[1:])
         parts = tuple(np.asarray(part) if isinstance(part, list) else part for part in parts)

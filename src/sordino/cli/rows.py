@@ -49,10 +49,7 @@ def is_large(file: files.DataFile, memory: int) -> bool:
 
 
 def convert_rows(file: files.DataFile, target: str | None, labels: bool, memory: int) -> tuple[Any, Any]:
-    """Return rows on a disk and their targets; nothing is left there, whatever happens then.
-
-    The files never have a name: the system takes their room back when this process ends, killed or not.
-    """
+    """Return rows on a disk, in files without a name that go with the process, and their targets."""
     from sordino.execute.disk import without_name
     from sordino.execute.disk_files import libsvm_blocks, parquet_blocks
 
@@ -171,10 +168,7 @@ def _with_names(found: files.Matrix) -> Any:
 
 
 def for_model(file: files.DataFile, model: Any, *, judge: bool, target: str | None = None) -> files.Matrix:
-    """Return the features that a fitted model takes, by the names it was fitted with.
-
-    To ``judge`` it, targets come with them, and owners where they are known.
-    """
+    """Return the features that a fitted model takes, by name; to ``judge`` it, with targets and owners."""
     schema, names = getattr(model, "schema", None), getattr(model, "feature_names_in_", None)
     if schema is not None:
         records = table(file, schema, target=judge, person=judge)

@@ -353,10 +353,7 @@ def open_ledger(address: str, create: bool = False) -> Any:
 
 
 def take_budget(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the budget, and where it is booked, out of ``options``, and return it for a call.
-
-    A ledger or a data set that is not there is refused before data is read; no ledger is made.
-    """
+    """Take the budget and its ledger, which has to be there, out of ``options``, and return it for a call."""
     ledger, dataset = options.pop("ledger"), options.pop("dataset")
     if ledger is None and dataset is not None:
         raise click.UsageError("--dataset needs --ledger (or SORDINO_LEDGER), where the budget is.")

@@ -51,10 +51,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Target:
-    """One of several things to predict: other classes than the file's, or a column of numbers.
-
-    ``positive`` counts the first and the last of the file's classes that become 1.
-    """
+    """One of several things to predict: a column, or classes by the first and last that are ``positive``."""
 
     classes: tuple[str, ...] | None = None
     positive: tuple[int, int] | None = None
@@ -232,10 +229,7 @@ class Files:
 
 
 def fetch(file: DataFile, folder: Path, reasons: list[str]) -> Path | None:
-    """Download a file with pooch, which checks its digest before it gets its name.
-
-    Addresses are tried in turn; each that fails adds a reason.
-    """
+    """Download a file with pooch, which checks its digest; each address that fails adds a reason."""
     try:
         import pooch
     except ImportError as error:

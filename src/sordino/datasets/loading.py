@@ -58,10 +58,7 @@ def log1p_unit(counts: Any, dtype: DTypeLike = np.float64) -> Any:
 
 
 def centred_unit(data: Any) -> Any:
-    """Subtract from each row its own mean and scale it to unit norm.
-
-    Standardising *columns* uses the values of other people and would not be private.
-    """
+    """Subtract from each row its own mean and scale it to unit norm; columns would use other people."""
     rows = np.asarray(data)
     return unit_rows(rows - rows.mean(axis=1, keepdims=True))
 

@@ -339,10 +339,7 @@ def model_status(model: Any) -> Status:
 
 
 def model_notes(model: Any, epsilon: Any) -> tuple[str, ...]:
-    """Return what the report on a model that is not private says of it, after a warning in these words.
-
-    A run without noise promises nothing that the model could break.
-    """
+    """Return what the report on a model that is not private says of it, after a warning in these words."""
     status = model_status(model)
     if status.holds or (isinstance(epsilon, float) and math.isinf(epsilon)):
         return ()
@@ -397,8 +394,7 @@ def _facts(row: MetricRow, limits: ScoreLimits, learned: bool) -> tuple[str, ...
 def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:
     """Return predictions; refuse a model that gives made-up rows other ones alone than among others.
 
-    **Privacy.** The sensitivity rests on it. Whether it is refused depends on the model and on the kind of X,
-    never on a record: rows of X that were tried would say which of them lies on a border, for nothing.
+    **Privacy.** The sensitivity rests on it; rows of X, if tried, would tell which of them lie on a border.
     """
     rows, soft = invent_rows(X, _schema(model)), ("predict_proba", "decision_function")
     for name in (method, *(name for name in soft if hasattr(model, name))):

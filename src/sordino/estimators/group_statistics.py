@@ -159,10 +159,7 @@ def _level_number(known: dict[Any, int], value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The declared levels of a grouping, and which records are in which cell.
-
-    Of columns that lie in Dask, cells are numbered where they lie, each time a statistic is asked.
-    """
+    """The declared levels of a grouping, and each record's cell; in Dask cells are found at each question."""
 
     levels: tuple[Levels, ...]
     cell: Ints | None

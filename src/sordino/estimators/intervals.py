@@ -427,10 +427,8 @@ def units_of(model: Any) -> Units:
     """Return units in which no direction of the rows is much longer than others, as far as is public.
 
     Rows of numbers fill a ball. A table's rows lie between few corners of each column, its knots and levels:
-    there all corners of a column are equally far from their middle, by the root of how many directions they
-    have, which makes the volume that holds all rows as small as can be. Corners of gaps and of values that
-    are not declared are as far, apart from all others. Lines and hats of one column repeat each other, and
-    count once.
+    there all corners are equally far from their middle, by the root of how many directions they have, which
+    makes the volume that holds all rows as small as can be. Lines and hats of one column repeat each other.
     """
     d, norm = np.size(model.coef_), float(model.data_norm_)
     if getattr(model, "schema", None) is None:

@@ -107,10 +107,7 @@ class MarginClassifier(Scored, ClassifierMixin):
         def _decision(self, X: Any) -> Floats: ...
 
     def _encode_labels(self, y: Any) -> tuple[Any, Any, str]:
-        """Set ``classes_``; return the labels as class numbers and as the loss wants them, and their origin.
-
-        The loss is looked at first: what it cannot do is found before the labels are read.
-        """
+        """Set ``classes_``; return class numbers, labels for the loss (looked at first), and their origin."""
         self._loss()
         codes, self.classes_, public = encoded_labels(self, y)
         return codes, label_targets(codes, self.classes_.size), public
@@ -167,10 +164,7 @@ _SHOWN = 2.0
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearParameters(Budget):
-    """The parameters of all linear models, in the order of their signatures.
-
-    They stand apart from the models: a type checker lets a class with untyped bases take any argument.
-    """
+    """Parameters of all linear models, apart from untyped bases, which would accept any argument."""
 
     solver: str = "auto"
     schema: Any = None
@@ -401,10 +395,7 @@ class LinearModel(LinearParameters, Coefficients):
         return found
 
     def _hidden(self, last: Any, noise: Any) -> Floats | None:
-        """Return what clips may hide of the coefficients of rare levels of a table, and say so.
-
-        It reads released numbers only.
-        """
+        """Return what clips may hide of the coefficients of rare levels, by released numbers, and say so."""
         unseen, most = getattr(last, "unseen", 0.0) * self._target_unit(), 2.0 * self._target_bound()
         if not unseen or noise is None or last.around.affine.columns is not None:
             return None
@@ -493,10 +484,7 @@ class LinearModel(LinearParameters, Coefficients):
         return check_not_negative(name, getattr(self, name), "It is a public constant.")
 
     def _intercept(self, bound: float) -> float:
-        """Return the constant of the intercept column: in units of the rows, so that no unit matters.
-
-        A record's gradient is clipped with its intercept entry, so a large one would drown the others.
-        """
+        """Return the constant of the intercept column, in units of the rows: it shares their clip."""
         return _INTERCEPT * bound if check_flag("fit_intercept", self.fit_intercept) else 0.0
 
 

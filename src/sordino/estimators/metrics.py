@@ -94,10 +94,9 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class BalancedAccuracy:
-    """The mean over the model's classes of the share of right labels in each.
+    """The mean over the model's classes of the share of right labels in each, from 2 K noisy cells.
 
-    Each record is in one of 2 K cells: its class, and whether the model is right. A class with fewer records
-    than the noise counts as one half, give or take one half.
+    A class with fewer records than the noise counts as one half, give or take one half.
     """
 
     classes: int
@@ -138,8 +137,8 @@ class BalancedAccuracy:
 class Smooth:
     """A smooth function of the means of columns in [-1, 1]; their products tell how far a sample may be off.
 
-    ``columns`` computes them, ``function`` returns the score and its gradient, which makes its variance
-    ``g' Cov g / n + |g|^2 noise^2``; without a gradient nothing is known about the score but its limits.
+    ``function`` returns the score and its gradient g, or none: its variance is ``g' Cov g / n + |g|^2
+    noise^2``.
     """
 
     size: int
@@ -265,7 +264,7 @@ EDGES = np.linspace(-5.0, 5.0, CELLS - 1)
 class AreaUnderCurve:
     """The chance that a positive record scores above a negative one, from a noisy histogram per class.
 
-    Two records in one cell count one half; the interval is widened by what that can hide.
+    Two records in one cell count one half, and widen the interval.
     """
 
     centre: tuple[float, ...] = (0.0,) * (2 * CELLS)
@@ -539,8 +538,7 @@ def beside_moments(inner: Any, limits: ScoreLimits) -> Beside:
 def beside_cells(inner: Any, limits: ScoreLimits) -> Beside:
     """Return a metric of numbers with a histogram of the targets beside it, for the distance from a median.
 
-    A record is shared by the two edges of its cell, so that its distance from any edge is that of its shares;
-    the best edge scores mostly up to an eighth of a cell's width above the median, and at most half of one.
+    A record is shared by the edges of its cell; the best edge is mostly within an eighth of a cell.
     """
     width, bound = 2.0 * limits.reach / CELLS, METRICS["mae"].bound_of(limits)
 

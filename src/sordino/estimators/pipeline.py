@@ -44,10 +44,7 @@ _COUNT = 16
 
 
 def mixes_rows(call: Callable[[Any], Any], rows: Any) -> bool:
-    """Tell whether a function gives rows another result together than one by one.
-
-    Where it does not take these rows nothing is known, and the answer is no.
-    """
+    """Tell whether a function gives rows another result together than one by one (no if it fails)."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

@@ -309,10 +309,9 @@ def _parts(rows: Floats) -> Iterator[Floats]:
 
 
 def normalise_groups(found: Any, size: int = _TOGETHER) -> Any:
-    """Centre and scale each image's coefficients within groups of channels; the rows have norm at most 1.
+    """Centre and scale each image's coefficients in groups of channels; a row then has norm at most 1.
 
-    The squares of a group sum to at most its size, whatever the image holds, so dividing by the root of the
-    number of coefficients bounds a row by 1 without looking at it.
+    The squares of a group sum to at most its size, so the root of their number bounds a row unseen.
     """
     n, channels = found.shape[:2]
     out = np.empty_like(found)

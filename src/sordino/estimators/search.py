@@ -163,10 +163,7 @@ class Candidates:
             ) from None
 
     def build(self, family: Sequence[dict[str, Any]], budget: Trial, labels: Any) -> Any:
-        """Return a fresh model for all settings of a family, with the budget of a trial.
-
-        It is told the labels of all records.
-        """
+        """Return a fresh model for all settings of a family, with a trial's budget, told all labels."""
         model = self._set(family[0])
         if len(family) > 1:
             Candidates(model).final.widened([Candidates(self._set(params)).final for params in family])
@@ -188,10 +185,7 @@ class Candidates:
         return model
 
     def fit_params(self, owners: Any) -> dict[str, Any]:
-        """Return what ``fit`` is told of the owners of rows; refuse a model that cannot protect them.
-
-        The owners of a table are one of its columns, which a model with a schema reads by itself.
-        """
+        """Return what ``fit`` is told of the owners of rows; refuse a model that cannot protect them."""
         if owners is None or (self.schema is not None and self.schema.person is not None):
             return {}
         if "groups" not in inspect.signature(self.final.fit).parameters:
@@ -202,10 +196,7 @@ class Candidates:
         return {f"{self._prefix}groups": owners}
 
     def rehearse_steps(self, params: dict[str, Any], budget: Trial, X: Any, labels: Any) -> None:
-        """Fit a pipeline on made-up rows: what is wrong with its later steps is found before the search pays.
-
-        A rehearsal on the records ends at the first release, so it never reaches them.
-        """
+        """Fit a pipeline on made-up rows: what is wrong with later steps is found before the search pays."""
         if not isinstance(self.estimator, Pipeline) or not hasattr(X, "dtype") or X.dtype.kind not in "biuf":
             return
         known = None if labels is None else np.unique(labels)

@@ -131,10 +131,7 @@ def product(indices: Any, data: Any, first: int, last: int, w: Floats) -> float:
 
 @numba.njit(inline="always")
 def add_row(indices: Any, data: Any, first: int, last: int, factor: float, out: Floats) -> None:
-    """Add ``factor`` times a row to ``out``.
-
-    Two entries are read before either is written: their columns differ, by :func:`check_csr`.
-    """
+    """Add ``factor`` times a row to ``out``, two entries at a time: columns differ (:func:`check_csr`)."""
     one, two = At(1), At(2)
     p, stop = At(first), At(last)
     while p + two <= stop:
@@ -186,10 +183,7 @@ def pick(matrix: Any, rows: Any, columns: Ints) -> Any:
 
 
 def renumber(matrix: Any, rows: Any) -> tuple[Any, Any]:
-    """Return the columns that some rows have entries in, and the matrix by their numbers.
-
-    Values and pointers are those of the matrix, and so is its width.
-    """
+    """Return the columns that some rows have entries in, and the matrix, as wide, by their numbers."""
     x = matrix
     columns = np.empty(min(x.indices.size, x.shape[1]), dtype=np.int64)
     touched, slots = TouchMap.empty(columns), np.zeros(x.indices.size, dtype=np.int32)
@@ -349,10 +343,7 @@ def multiply_transposed(
 
 @compile_with_cache(nogil=True)
 def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
-    """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row to a symmetric matrix.
-
-    Columns rise in a row (:func:`check_csr`), so one half gets all of it.
-    """
+    """Add ``(scale_i x_i)(scale_i x_i)^T`` over non-zero pairs to half of a symmetric matrix."""
     for i in range(rows.size):
         f, start, stop = scale[i], At(indptr[rows[i]]), At(indptr[rows[i] + 1])
         if f != 0.0:
@@ -375,11 +366,7 @@ _FREE_ORDER = {"reassoc", "contract", "nsz"}
 
 
 def pass_facts(view: Any, scale: Floats, factors: Floats, longest: float) -> tuple[Floats, ...]:
-    """Return what the rows of a view are multiplied by and measured with, one number for each record.
-
-    These are targets, weights, norms, and the factors of sums, stored rows and margins; ``longest`` as in
-    :class:`~sordino.kernel.query.Pull`.
-    """
+    """Return targets, weights, norms, and factors of sums, stored rows and margins, one for each record."""
     whole = factors / np.maximum(factors, 1.0 / longest) if longest > 1.0 else factors
     facts = (view.targets, as_weights(view.weights), view.norms, factors, scale, whole)
     return tuple(map(np.ascontiguousarray, facts))

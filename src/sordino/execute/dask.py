@@ -544,10 +544,9 @@ def rows_of_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], An
 
 
 def apply_by_block(X: Any, function: Callable[[Any], Any]) -> Any:
-    """Return what a function makes of each block of rows: a dask array, whose blocks lie on the workers.
+    """Return what a function makes of each block of rows where it lies: a dask array, or sparse futures.
 
-    Sparse results come back as a list of futures. The function is run now: an error is told here, in our
-    words, and not in the log of a worker beside the records.
+    The function is run now, so that an error is told in our words, not in a worker's log beside records.
     """
     cluster, blocks = Placed.on(current_client(), X), blocks_of(X)
     found = cluster.stored(worker.apply_to_block, blocks, function)

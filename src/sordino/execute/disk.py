@@ -43,10 +43,7 @@ def asked_columns(params: Any) -> Ints | None:
 
 
 class Narrow:
-    """The records of a block with some columns alone; whatever else is asked of them, the block is read.
-
-    The last map of these columns is remembered.
-    """
+    """The records of a block with some columns alone; for anything else the block is read again."""
 
     whole: Callable[[], Any]
 
@@ -89,13 +86,9 @@ class Narrow:
 
 
 class Kept:
-    """Blocks by their first row, as many as there is room for.
+    """Blocks by their first row, as many as there is room for, with the columns that a solver has chosen.
 
-    A solver that has chosen some of very many columns asks for them again and again: what is kept of a block
-    answers in its place, also where it chooses among these once more.
-
-    **Privacy.** Rows are those that were clipped when their block was read, less some columns; their norms
-    stay those of whole rows. What is kept is exactly what reading again would give.
+    **Privacy.** Rows are as they were clipped when their block was read, and norms those of whole rows.
     """
 
     def __init__(self, room: int) -> None:
@@ -326,10 +319,7 @@ class DiskMatrix(Held):
             yield self.read(rows)
 
     def read(self, rows: Chosen, buffers: Buffers | None = None) -> Any:
-        """Return some rows in memory; nothing else is read.
-
-        With ``buffers`` a block lies in them, until the next one is read into them.
-        """
+        """Return some rows in memory, nothing else; with ``buffers`` they lie there until the next block."""
         found = self._read(rows, {} if buffers is None else buffers)
         # Pages that the system's cache holds stay where they are: to find one again costs more than its row.
         for file in self._files.values() if self._beyond and not isinstance(rows, slice) else ():
@@ -339,19 +329,14 @@ class DiskMatrix(Held):
     def copies_pay(self, rate: float, count: int) -> bool:
         """Tell whether the rows of batches cost fewer bytes copied than read as they lie, by public numbers.
 
-        A copy costs a pass over the files, and its rows once more to be written and read. A row as it lies
-        costs a page of each file besides its own, and no batch costs more than all files.
+        A copy costs a pass over the files and its rows twice; a row as it lies, a page of each file.
         """
         epochs, page = rate * count, len(self._row_files) * mmap.PAGESIZE
         each = min(1 / rate, 1 + page / self._layout.row_bytes)
         return self._beyond and epochs * each > 1 + 2 * epochs and rate * self._copied_rows >= 1
 
     def copy_batches(self, drawn: Sequence[Ints]) -> tuple[DiskMatrix, Iterable[tuple[Ints, Ints]]]:
-        """Copy the rows of batches, which rise, in one pass; return the copy and where the rows of each lie.
-
-        Its targets are the numbers of the rows. The files of the copy have no name: however this process
-        ends, the system takes their room back.
-        """
+        """Copy the rows of batches, which rise, in one pass; return the nameless copy and their places."""
         if shutil.disk_usage(self._scratch).free < 2 * self._layout.row_bytes * sum(map(len, drawn)):
             raise OSError("too little room")
         edges = np.append(np.arange(0, self.shape[0], self._copied_rows), self.shape[0])
@@ -373,10 +358,7 @@ class DiskMatrix(Held):
         return copy, zip(starts, stops, strict=True)
 
     def announce(self, rows: Chosen) -> None:
-        """Have the system read some rows that will be asked for soon.
-
-        Of batches from files that its cache can hold it reads more than is asked for, by itself.
-        """
+        """Have the system read some rows that will be asked for soon; small files it reads by itself."""
         if not isinstance(rows, slice) and not self._beyond:
             return
         starts, stops = self._entries(rows)

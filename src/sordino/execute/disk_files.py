@@ -102,10 +102,7 @@ class Opened:
 
     @classmethod
     def at(cls, path: Path, size: int) -> Opened:
-        """Open the file at a path, which others may have mapped.
-
-        A page of a map that is dirty already is written to and no time changes. So all are made clean.
-        """
+        """Open the file at a path, its pages cleaned: a dirty one is written to without a change of times."""
         number = os.open(path, os.O_RDONLY)
         with suppress(OSError):  # a system that cannot do so here has nothing to write back
             os.fsync(number)
@@ -147,10 +144,7 @@ class Opened:
         return np.frombuffer(self._map, dtype=kind)
 
     def announce(self, starts: Ints, stops: Ints) -> None:
-        """Have the system read some places, in rising order, while this process does something else.
-
-        A page that is only read when it is looked at is waited for, one after the other.
-        """
+        """Have the system read some places, in rising order, while this process does something else."""
         if not hasattr(os, "posix_fadvise"):  # pragma: no cover
             return
         last = np.flatnonzero(np.append(starts[1:] - stops[:-1] > _GAP, True))

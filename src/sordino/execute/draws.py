@@ -52,10 +52,7 @@ def chacha20_words(key: Tensor, blocks: int, nonce: tuple[int, int, int] = (0, 0
 
 
 def normals(key: Tensor, count: int) -> Tensor:
-    r"""Return ``count`` standard normal float32 numbers by the Box-Muller transform in float64.
-
-    Each pair takes 64 bits for the radius and 32 for the angle, so the tails reach 9.4 deviations.
-    """
+    """Return ``count`` float32 normals by Box-Muller in float64 with tails to 9.4 deviations."""
     made = _kernel(key.device) if key.is_cuda and count < _MOST else None
     return _normals(key, count) if made is None else made.normals(key, count)
 
@@ -117,10 +114,8 @@ _hidden: ContextVar[NoiseSource | None] = ContextVar("sordino_hidden_draws", def
 def hidden_draws(noise: NoiseSource) -> Iterator[None]:
     """Let torch draw from a seed that nobody knows; then its generators go on as before.
 
-    **Privacy.** Masks are drawn for a whole batch, in its order. Nobody knows which mask a record gets, so
-    the records that two neighbours share may be thought to get the same ones, and only what one record adds
-    is different. Whoever knew the seed would know better: without the first record all others get the
-    masks of those before them, and every contribution is another.
+    **Privacy.** Masks are drawn for a whole batch, in its order. Whoever knew the seed would know that
+    without the first record all others get the masks of those before them, and every contribution is another.
     """
     with TURN:
         token, outside = _hidden.set(noise), generators()
@@ -134,10 +129,9 @@ def hidden_draws(noise: NoiseSource) -> Iterator[None]:
 
 @contextmanager
 def draw_apart(held: Iterable[Any] = ()) -> Iterator[None]:
-    """Let what is read here draw from a hidden seed of its own; outside of hidden draws, as it would.
+    """Let torch, NumPy, Python and the generators ``held`` draw here from a hidden seed of their own.
 
-    That is torch, NumPy, Python and the generators ``held``. Models that draw from others than torch are
-    refused, data sets do. One that seeds torch for an item would tell which masks the model draws next.
+    A data set that seeds torch for an item would tell which masks the model draws next.
     """
     noise = _hidden.get()
     if noise is None:
@@ -187,10 +181,7 @@ class Seeding:
 
 @contextmanager
 def noting_seeds(seen: Seeding, held: Iterable[Any] = ()) -> Iterator[None]:
-    """Note who seeds generators in here, in this thread: those that are made and thrown away, too.
-
-    Compiled functions of NumPy are not seen when they are called, but by their names in what calls them.
-    """
+    """Note who seeds generators in here, in this thread; compiled functions of NumPy by their names."""
 
     def watch(frame: FrameType, event: str, called: Any) -> None:
         code, place = frame.f_code, str(frame.f_globals.get("__name__")).partition(".")[0]
@@ -273,11 +264,7 @@ def _names(code: CodeType) -> list[str]:
 
 
 def _seed_all(seed: int) -> None:
-    """Seed all that torch may draw from, as ``torch.manual_seed`` does, which takes .1 ms.
-
-    It is asked where a device has no generator yet (its seed waits there until it has one) and on devices
-    that are neither a processor nor CUDA.
-    """
+    """Seed all that torch may draw from; ``torch.manual_seed`` takes .1 ms and is asked only where needed."""
     started, device = torch.cuda.is_initialized(), torch.accelerator.current_accelerator()
     if (device is not None and device.type != "cuda") or (not started and torch.cuda.is_available()):
         torch.manual_seed(seed)

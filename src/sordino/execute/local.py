@@ -128,8 +128,7 @@ class LocalExecutor:
 def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Floats]:
     """Return two factors per row, together its clip, and an upper bound of its norm after them.
 
-    The first is for the stored row: 1, but for rows so long that products with them would overflow. The
-    second is applied on the fly.
+    The first is for stored rows so long that products would overflow; the second is for all, on the fly.
     """
     found = clip.measure_rows(matrix)
     norms, one = found.norms, np.ones(len(found.mantissa))
@@ -311,10 +310,7 @@ def _entries(codes: Any, table: Floats) -> Floats:
 
 
 def hold(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
-    """Return rows and targets that lie elsewhere, their facts read; None for what is in this process.
-
-    ``maps`` make rows and targets of a part of a table, where it lies.
-    """
+    """Return rows and targets that lie elsewhere, by ``maps`` of parts of tables; None for those here."""
     if isinstance(X, Held):
         return X, None if y is None else X.column(y)
     if _package(X) == "torch" and hasattr(X, "detach"):
@@ -356,10 +352,7 @@ def _of_dask(name: str) -> Any:
 
 
 def strip_tensor(values: Any, here: bool = True) -> Any:
-    """Return a torch tensor on the processor as an array or CSR matrix over the same memory; others as is.
-
-    One on a GPU stays there, unless its values are wanted ``here``.
-    """
+    """Return a torch tensor (on a GPU only if wanted ``here``) as an array or CSR matrix; others as is."""
     if _package(values) != "torch" or not hasattr(values, "detach"):
         return values
     if values.device.type == "cuda":

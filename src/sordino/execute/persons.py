@@ -309,10 +309,8 @@ class SharedView:
 class ApartRecords(GroupedRecords):
     """Records of which each person is added up alone, for sums with a written error.
 
-    How many records a person has is as secret as they are. In one sum over all records it would move the
-    rounding of others, and the error would grow with the number of records. Persons are added up in chunks
-    of so many persons instead, each person from its own records, and clipped; then as many vectors as there
-    are persons are added, none longer than the bound.
+    In one sum the number of a person's records, a secret, would move the rounding of others. So persons are
+    added up in chunks, each from its own records, and clipped; then as many vectors as persons are added.
     """
 
     def unit_sum(self, coefficients: Floats, bound: float) -> Any:
@@ -352,12 +350,10 @@ class ApartRecords(GroupedRecords):
 def number_owners(groups: Any) -> Ints:
     """Return a number for the owner of each record; refuse owners that are not known or not told apart.
 
-    Labels may be anything that has an equality: numbers of any size, texts, bytes, UUIDs, tuples. They are
-    compared as they are, never as texts or as floating-point numbers.
+    Labels (numbers, texts, UUIDs, tuples) are compared as they are, never as texts or floating-point numbers.
 
-    **Privacy.** The only place where persons are told apart, for ``groups`` and for the person column of a
-    table. All missing labels would be one person, and neighbouring integers beyond 2^53 too: several persons
-    would share one contribution, and leaving one of them out would move an answer twice as far as claimed.
+    **Privacy.** The only place where persons are told apart. All missing labels would be one person, and
+    neighbouring integers beyond 2^53 too: leaving one out would move an answer twice as far as claimed.
     """
     refuse_unreadable(groups)
     labels = _as_labels(groups)

@@ -20,10 +20,7 @@ _FINE, _FAILED, _DIFFERENT = 0, 1, 2
 
 
 def join_processes(wanted: bool | None) -> Processes | None:
-    """Return the processes of a training: those of ``torch.distributed`` if it runs, or None for this one.
-
-    With ``wanted`` False this process trains alone, with True it refuses to.
-    """
+    """Return the processes of ``torch.distributed`` if it runs and ``wanted`` is not False, else None."""
     running = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     if wanted and not running:
         raise InvalidInputError(
@@ -140,10 +137,7 @@ class Processes:
         return answer
 
     def leave(self, failed: bool) -> None:
-        """End the training here; the others are told if it failed between two questions.
-
-        Amid a question they wait for something else: they notice when this process ends.
-        """
+        """End the training here; the others are told if it failed between questions, else they notice."""
         if self._broken:
             return
         if not failed:

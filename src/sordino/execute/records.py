@@ -111,10 +111,7 @@ class LocalRecords:
         return len(self.targets)
 
     def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w``, one column per output for a matrix ``w``.
-
-        Of one output they stay known, and products with its slopes too: the next may be multiples of them.
-        """
+        """Return ``x_i . w``, one column per output; one output is kept: the next may be a multiple."""
         w = as_point(w)
         known = self.__dict__.get("_margins", (None, None, None))
         if np.array_equal(known[0], w):
@@ -171,10 +168,7 @@ class LocalRecords:
         return LocalView(self, affine.pick(np.arange(self.features)))
 
     def within(self, columns: Ints | None) -> LocalRecords:
-        """Return these records with some columns and the intercept; the last choice is remembered.
-
-        The norms stay what they are: bounds of those of whole rows.
-        """
+        """Return these records with some columns and the intercept; the last choice is remembered."""
         if columns is None:
             return self
         known = self.__dict__.get("_within")
@@ -214,10 +208,7 @@ class LocalRecords:
         return np.where(np.isfinite(self.norms), clip.joint_norms([features, last]), np.nan)
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
-        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept.
-
-        Maps differ in their size more often than in anything else: the last norms are remembered.
-        """
+        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows; the last are kept."""
         known, found = self.__dict__.get("_centred"), None
         if known is not None and known[0] == spread and np.array_equal(known[1], shift):
             found = clip.resize_norms(known[3], known[2], weights)
@@ -456,10 +447,8 @@ class CsrRecords(LocalRecords):
         return replace(self, matrix=part, features=len(columns), rows=np.arange(self.count))
 
     def touching(self, first: Ints) -> tuple[Ints, CsrRecords]:
-        """Return the columns with entries, ``first`` before all others, and the records on these alone.
-
-        The matrix keeps its width: rounding is bounded by it, and what other records touch must not change
-        the bound of a record.
+        """Return the columns with entries, ``first`` first, and the records on these alone, as wide as
+        before: rounding is bounded by the width, which must not depend on other records.
         """
         known = self.__dict__.get("_touching")
         if known is None:
@@ -548,11 +537,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class LazyRecords:
-    """A mini-batch of a CSR matrix that only ever touches the columns it holds.
-
-    :meth:`margins` numbers the touched columns, those of the iterate first; :meth:`weighted_sum` then
-    returns a sparse vector in that numbering.
-    """
+    """A mini-batch of a CSR matrix that touches only its own columns, numbered by :meth:`margins`."""
 
     parts: ClassVar[None] = None
 
@@ -632,10 +617,9 @@ class LazyRecords:
 
 
 class AffineView:
-    r"""The records ``z_i = clip_1(scale * (x_i - shift))`` with an intercept entry.
+    """The records ``z_i = clip_1(scale * (x_i - shift))`` with an intercept entry.
 
-    ``z_i . w = c_i (x_i . (scale w) - (scale shift) . w)``, so a sparse matrix stays sparse: the shift is a
-    correction of rank one. ``factors`` are those of the clip, 0 for a row that is not a number.
+    The shift is a correction of rank one, so a sparse matrix stays sparse. ``factors`` are those of the clip.
     """
 
     def __init__(self, base: LocalRecords, affine: PublicMap) -> None:
@@ -736,10 +720,7 @@ class LocalView(AffineView):
 
 
 class TouchedView:
-    """Records of few columns through a map of many: sums are sparse vectors on the touched columns.
-
-    ``view`` holds the columns ``touched`` alone, in this order; the others have no entry in any record.
-    """
+    """Records of few columns through a map of many; ``view`` holds the columns ``touched`` alone."""
 
     def __init__(self, view: AffineView, touched: Ints, features: int) -> None:
         self._view, self._touched, self._features = view, touched, features

@@ -43,10 +43,7 @@ _CHUNK = 1 << 26  # entries of a block that is cast to double precision at a tim
 
 
 class DenseStore:
-    """A dense tensor of rows; all sums are in double precision, to which single precision is cast by blocks.
-
-    ``short`` tells whether a sum is few and short operations.
-    """
+    """A dense tensor of rows, summed in doubles block by block; ``short`` if a sum is few operations."""
 
     short = False
 
@@ -216,10 +213,7 @@ class DeviceView(AffineView):
         self.sizes, self.factors, self.norms = near
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Any:
-        """Return ``sum_i clip_C(r_i z_i)``, one output, on its way to the processor.
-
-        What is asked many times of sparse rows is recorded once and played again: its operations are short.
-        """
+        """Return ``sum_i clip_C(r_i z_i)`` of one output for the processor; recorded for sparse rows."""
         point = np.asarray(w.to_dense() if isinstance(w, SparseVector) else w, dtype=np.float64)
         known = self.__dict__.get("_played")
         if known is None or known[0] != pull:
@@ -356,10 +350,7 @@ class TensorExecutor:
 
 @dataclass(frozen=True, eq=False)
 class TensorRecords(LocalRecords):
-    """Rows of a store: what there is one of for each record stays on the device while a query is asked.
-
-    ``chosen`` are the columns that are looked at; None for all.
-    """
+    """Rows of a store (of ``chosen`` columns), and one number for each on the device during a query."""
 
     matrix: Store
     chosen: Ints | None = field(default=None, kw_only=True)
@@ -549,11 +540,7 @@ _NAMES = {
 
 
 class DeviceVector(NDArrayOperatorsMixin):
-    """A vector of doubles on a device.
-
-    The operations of :data:`_NAMES` are done there; whatever else NumPy is asked for is done in this process,
-    on a copy.
-    """
+    """A vector of doubles on a device, with the operations of :data:`_NAMES`; others run on a copy here."""
 
     ndim = 1
 
@@ -629,8 +616,7 @@ GRAPHS = True
 def record_graph(function: Callable[[Tensor], Tensor], size: int, store: Any) -> Callable[[Floats], Tensor]:
     """Return the function for arrays of so many doubles; its answer holds until the next call.
 
-    It is recorded where the rows lie on a CUDA device and the operations are short: a store of dense rows
-    casts them block by block, which takes longer than to ask for it. What cannot be recorded is run.
+    It is recorded on a CUDA device where operations are short, and run where that fails or does not pay.
     """
     point = torch.empty(size, dtype=torch.float64, device=store.device)
     if GRAPHS and store.device.type == "cuda" and store.short:

@@ -100,10 +100,7 @@ class TorchExecutor:
         return len(self.data[0]) if isinstance(self.data, tuple) else len(self.data)
 
     def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Tensor:
-        """Return the sum over the rows of a batch, with noise that is brought to the device or made there.
-
-        The answer goes to all processes that have added up a part of it.
-        """
+        """Return the sum over a batch with noise from here or from the device, for all processes."""
         if self.sharded and self.processes is not None:
             keys = [noise.subkey() for _ in range(self.processes.count)]
             law = question.release.mechanism, question.sensitivity, noise.is_private
@@ -139,10 +136,7 @@ class TorchExecutor:
         raise NotImplementedError
 
     def summed(self, question: Question, drawn: Rows) -> Tensor:
-        """Return the exact sum over some rows; for what adds the noise only.
-
-        It is computed here, or by several processes, the first of which says rows and lattice.
-        """
+        """Return the exact sum over some rows, here or by several processes; for what adds the noise only."""
 
         def evaluate(some: Rows, spacing: float | None) -> Tensor:
             def total(records: Any) -> Tensor:
@@ -221,9 +215,8 @@ class TorchExecutor:
 def _bearable(total: Callable[[Any], Tensor], rows: Ints) -> Tensor:
     """Return the sum over the rows that a data set, a model and a loss can bear; others contribute zero.
 
-    **Privacy.** All records are looked at before anything is booked (:mod:`sordino.nn.entrance`). One that
-    fails in a step must not end it: whoever sees the error would know that the record is in the batch. The
-    rows are halved until it is alone, as for a gradient that is not finite.
+    **Privacy.** An error in a step would tell that the record is in the batch: the rows are halved until it
+    is alone, as for a gradient that is not finite.
     """
     try:
         return total(rows)
@@ -242,10 +235,7 @@ def _bearable(total: Callable[[Any], Tensor], rows: Ints) -> Tensor:
 
 
 def saturate(values: Tensor, kind: torch.dtype) -> Tensor:
-    """Return numbers of another type; finite ones beyond its range become its largest, without a word.
-
-    A finite record that were refused here, or became infinite, would look different from its neighbour.
-    """
+    """Return numbers of another type; finite ones beyond its range become its largest, without a word."""
     if values.is_floating_point() and kind.is_floating_point:
         largest = torch.finfo(kind).max
         if torch.finfo(values.dtype).max > largest:
@@ -306,10 +296,9 @@ class _KeyNoise:
 
 
 class NoisePool:
-    """Normal variables made on the device in large blocks; each is handed out once.
+    """Normals made on the device in large blocks, hundreds of small operations each, and handed out once.
 
-    A block costs hundreds of small operations on a GPU whatever its size, so small answers share one. It is
-    made with a fresh key of the source, and thrown away when the source or the process is another.
+    A new block has a fresh key of the source; it is thrown away when the source or the process is another.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -398,14 +387,11 @@ _FINE = 1 << 24  # the numbers that views are made from are multiples of 1 / _FI
 
 @dataclass(frozen=True)
 class Views:
-    """So many random views of each record in each release.
+    """So many random views of each record in each release: ``make(record, numbers)`` of ``draws`` numbers.
 
-    ``make(record, numbers)`` returns one view of one record; ``numbers`` are ``draws`` of them, uniform on
-    [0, 1). It is called for one record at a time (``torch.func.vmap``), so it cannot mix records, and may
-    draw nothing itself.
+    It is called on one record at a time (``torch.func.vmap``): it cannot mix them, and may draw nothing.
 
-    **Privacy.** What a view adds depends on its record and on numbers of its own, drawn by the kernel's
-    generator and told to nobody. Adding a record changes neither the numbers of another nor their law.
+    **Privacy.** What a view adds depends on its record and on numbers of its own from the kernel's generator.
     """
 
     make: Callable[[Tensor, Tensor], Tensor]

@@ -65,11 +65,7 @@ class Address(str):
 
 
 def hide(url: Any) -> Any:
-    """Return a URL as an :class:`Address`; whatever is no URL (a path, a ledger, None) comes back untouched.
-
-    Hiding twice changes nothing: the same object comes back, so that an estimator may hide in its constructor
-    and still be cloned.
-    """
+    """Return a URL as an :class:`Address`; whatever is no URL, or hidden, comes back untouched."""
     return Address(url) if isinstance(url, str) and _SCHEME.match(url) else url
 
 

@@ -212,8 +212,7 @@ def _receipt(
 ) -> str:
     """Return what to keep of a history: name, number of reservations, a digest, the pending ones.
 
-    The digest is the head of the chain, sealed with the reservations that were given back where there are
-    any. Those that are pending may still be given back, and no others.
+    The digest is the head of the chain, sealed with the reservations that were given back.
     """
     if pending is None:
         pending = [entry.sequence for entry in entries if entry.status is Status.RESERVED]
@@ -519,11 +518,7 @@ class Ledger:
             return _parts(store, dataset_id)
 
     def _book(self, whole: str, drafts: Sequence[tuple[Entry, Account]], key: str) -> list[Entry]:
-        """Book in one transaction, all or nothing.
-
-        A connection may be lost when the database has the booking and its answer is on the way. The key
-        tells: what was written under it is this booking, and is not made a second time.
-        """
+        """Book in one transaction; where a connection is lost, the key tells whether it was written."""
         try:
             with self._store.transaction(write=True) as store:
                 if _parts(store, whole) != [draft.dataset_id for draft, _ in drafts]:
@@ -760,10 +755,7 @@ class Ledger:
         return self._records(dataset_id)[1]
 
     def people(self, dataset_id: str) -> dict[int, str]:
-        """Return who made each reservation, by its number; "" where that was not written down.
-
-        It is the account, or ``SORDINO_PERSON``, of the process that booked: what it says of itself.
-        """
+        """Return who made each reservation, as the process said, by its number; "" where unknown."""
         with self._store.transaction(write=False) as store:
             read_terms(store, dataset_id).require("read", person())
             found = store.owners_of(name(dataset_id, "dataset_id"))
@@ -871,10 +863,7 @@ def _parts(store: Store, dataset_id: str) -> list[str]:
 
 
 def _require_apart(store: Store, dataset_id: str) -> None:
-    """Refuse a budget for a whole that has parts, or for a part of what has a budget of its own.
-
-    A unit of a part would have both budgets: what is booked on one name is not counted on the other.
-    """
+    """Refuse a budget for a whole with parts, or for a part of what has one: units would have two."""
     for other in store.dataset_ids():
         if f"{other}/".startswith(f"{dataset_id}/") is not f"{dataset_id}/".startswith(f"{other}/"):
             raise DatasetExistsError(

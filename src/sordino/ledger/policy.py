@@ -76,10 +76,7 @@ class BudgetPolicy:
 
 
 def name(value: object, what: str) -> str:
-    """Return a printable name in Unicode's composed form, or refuse it.
-
-    Two spellings of the same letters are one name: a data set must not get two budgets.
-    """
+    """Return a printable name in Unicode's composed form, as two spellings are one name, or refuse it."""
     if not isinstance(value, str):
         raise InvalidInputError(f"Expected {what} to be a string, got a {type(value).__name__}.")
     result = unicodedata.normalize("NFC", value)

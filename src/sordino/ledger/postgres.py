@@ -124,10 +124,7 @@ class PostgresStore(Store):
                 create_tables(self)
 
     def _find(self) -> bool:
-        """Look for a ledger in every schema, whatever this role's search path says.
-
-        A role that sees only a schema of its own must not get a second, fresh budget.
-        """
+        """Look for a ledger in every schema: a role that sees only its own must not get a second budget."""
         # A query, not to_regclass: a session remembers for a while that there was no such table.
         query = (
             "SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"

@@ -74,10 +74,7 @@ def write_approval(store: Store, dataset_id: str, request: str, who: str) -> Non
 
 
 def use_approval(store: Store, terms: Terms, entry: Entry, who: str) -> str:
-    """Take the approval that a reservation needs, once; refuse it where there is none by somebody else.
-
-    Returns the name of who approved, "" where nobody has to.
-    """
+    """Take the approval that a reservation needs, once, or refuse it; return whose, "" if none is due."""
     if terms.approve_above is None or entry.charge.epsilon <= terms.approve_above:
         return ""
     # The same event at the same price on the same data set has the same name.

@@ -216,10 +216,7 @@ def frank_wolfe(epsilon: float, delta: float, *, steps: int) -> float:
 
 
 def mod_sulq(epsilon: float, delta: float, *, features: int) -> float:
-    r"""MOD-SULQ, noise on the sum: ``(d+1)/eps sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/sqrt(eps)``.
-
-    The printed noise is that of the mean, divided by n.
-    """
+    """MOD-SULQ on the sum: ``(d+1)/eps sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/sqrt(eps)``."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     inside = (features**2 + features) / (delta * math.sqrt(2 * math.pi))
     return (features + 1) / epsilon * math.sqrt(2 * math.log(inside)) + 1 / math.sqrt(epsilon)

@@ -172,10 +172,7 @@ TEACHER_STEPS = 200
 
 
 def feature_spread(x: Any) -> float:
-    """Return the norm of the covariance of public features: the direction of one half, measured on the other.
-
-    The largest eigenvalue of few rows with many columns is several times that of their law.
-    """
+    """Return the norm of the covariance of public features: one half's direction, measured on the other."""
     sizes, public = [], public_generator(0)
     order = public.permutation(x.shape[0])
     halves = x[np.sort(order[::2])], x[np.sort(order[1::2])]

@@ -236,8 +236,7 @@ class NoisierGradient(GlmGradient):
 class Gradients:
     """Descent along noisy gradients: Local Grad P (factor sqrt m), Rajkumar and Agarwal 2012 (pure).
 
-    Rajkumar and Agarwal state the epsilon of one iteration. Here ``steps`` of them are calibrated and
-    certified together, so that the noise of an iteration is larger.
+    They state the epsilon of one iteration; here ``steps`` are certified together, with more noise.
     """
 
     clip: float
@@ -260,10 +259,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Tilted:
-    """Objective perturbation of one party with a proof that covers the error of its minimiser.
-
-    The curvature is raised so that a quarter of epsilon pays for the determinants (:class:`TiltedObjective`).
-    """
+    """Objective perturbation with a proof for the minimiser's error; curvature pays for the determinants."""
 
     clip: float
 

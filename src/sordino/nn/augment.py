@@ -27,10 +27,8 @@ _BY_ITSELF = (
 
 @dataclass(frozen=True)
 class Shifts:
-    """Images moved by up to ``reach`` pixels up, down and sideways, mirrored at the edges.
-
-    With ``flips`` left and right are exchanged every other time: right for photographs, wrong for digits. The
-    last two axes of a record are height and width.
+    """Images moved by up to ``reach`` pixels (the last two axes), mirrored at the edges; with ``flips`` also
+    left to right every other time: right for photographs, wrong for digits.
     """
 
     reach: int = 4
@@ -94,11 +92,7 @@ def views_of(augment: Any, multiplicity: int, source: Source) -> Views | None:
 
 
 def _check_alone(views: Views, example: Tensor) -> None:
-    """Refuse an augmentation that draws by itself, or whose view of a record depends on others.
-
-    Made-up records are viewed from the same numbers, alone, in other blocks and in another order, while all
-    generators that can be found start from other seeds each time.
-    """
+    """Refuse an augmentation that draws by itself, or whose view of a record depends on other records."""
     public, held = public_generator(_SEED), held_generators(views.make)
     shape = (_BLOCKS[0][-1] + 1, *example.shape[1:])
     rows = torch.from_numpy(public.uniform(0, 2, shape)).to(example)

@@ -29,10 +29,7 @@ def _group_norm_backward(
     slope: Tensor, images: Tensor, means: Tensor, scales: Tensor, gamma: Tensor | None,
     count: int, channels: int, places: int, groups: int, asked: list[bool],
 ) -> Any:  # fmt: skip
-    """Return the slope of a group norm, in the shape of the images from beginning to end.
-
-    Taken apart by groups, as torch does it, a compiler writes it in the order of the groups and turns it.
-    """
+    """Return the slope of a group norm in the shape of the images; a compiler turns torch's, by groups."""
     if asked != [True, False, False] or images.dtype != torch.float32 or images.dim() < 3:
         return NotImplemented
     each, over = channels // groups, list(range(2, images.dim()))
@@ -88,10 +85,7 @@ def transpose_convolutions(graph: GraphModule) -> int:
 
 
 def sum_early(graph: Graph) -> None:
-    """Move sums, and what is computed for them alone, up to what they read.
-
-    The rules of a model are read after its backward pass; what a sum has read then can be let go before.
-    """
+    """Move sums, and what is computed for them alone, up to what they read, which can then be let go."""
     for node in [node for node in graph.nodes if node.target is _aten.sum.dim_IntList]:
         own = [node]
         for part in own:  # grows while it is read
@@ -104,11 +98,10 @@ def sum_early(graph: Graph) -> None:
 
 
 def lean_options(mode: str | None) -> dict[str, Any]:
-    """Return options of a compiler that computes equal operations, and holds their result, once; sums early.
+    """Return options of a compiler that holds the results of equal operations once, and sums early.
 
-    A compiler looks for equal operations in the two halves of plain training, and not in one graph of both;
-    one that reorders computes Gram matrices, which are small, as soon as it can, and holds them. Where torch
-    has moved the parts that this leans on, the import fails and the compiled step is not taken.
+    One that reorders for memory computes Gram matrices early and holds them. Where torch has moved the parts
+    that this leans on, the import fails and the compiled step is not taken.
     """
     from torch._functorch.compile_utils import fx_graph_cse
     from torch._inductor import list_mode_options
@@ -140,11 +133,7 @@ _STEP = 8  # a block of a multiple of this many records begins its rows where fa
 
 
 def even_block(chunk: int, expected: int) -> int:
-    """Return the size of blocks for Poisson batches of an expected size: few, and all alike.
-
-    A batch of n records is rarely larger than ``n + 2 sqrt(n)``: so many fill equal blocks, as few as memory
-    bears (``chunk`` of records each), and smaller batches are filled up.
-    """
+    """Return the size of few equal blocks that a Poisson batch, rarely over ``n + 2 sqrt(n)``, fills."""
     if expected < 1:
         return chunk
     likely = expected + 2 * math.isqrt(expected)
@@ -266,10 +255,8 @@ class FilledEngine:
         return range(low, min(high, self.chunk) + 1, self.step)
 
     def record(self, expected: int, example: tuple[Tensor, Tensor]) -> None:
-        """Record the sizes of most batches as graphs of a GPU, on made-up records, and check what they give.
-
-        A recorded block asks nothing of the host. A model whose operations depend on values cannot be
-        recorded, and a block that gives other sums than before is not used: it then runs as it did.
+        """Record the sizes of most batches as graphs of a GPU, on made-up records; a block that cannot be
+        recorded (its operations depend on values), or then gives other sums, runs as it did.
         """
         vector = points(self.network)[1]
         records = make_up_records(self.network, *example, expected, 1.0)
@@ -311,10 +298,7 @@ class FilledEngine:
 
 
 class _ShortAttention(TorchFunctionMode):
-    """Lets attention over few places be two products: a compiler joins them with what is around.
-
-    On an H200 float32 attention of 65 places took 5.0 ms by torch's own kernels, 3.5 ms by products.
-    """
+    """Lets attention over few places be two products, which a compiler joins with what is around."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func is F.scaled_dot_product_attention and args[0].dtype is torch.float32
@@ -326,10 +310,7 @@ class _ShortAttention(TorchFunctionMode):
 
 @dataclass(frozen=True, eq=False)
 class CompiledEngine(FilledEngine):
-    """Traces another engine and hands the graphs, one for each size of blocks, to ``torch.compile``.
-
-    ``smaller`` is a second size, for the batches that are not larger; 0 for none.
-    """
+    """Gives another engine's graphs to ``torch.compile``, for blocks of its size and of a ``smaller`` one."""
 
     backend: Backend = "inductor"
     mode: str | None = None

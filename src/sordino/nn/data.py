@@ -24,11 +24,7 @@ _TOKENS = ("input_ids", "decoder_input_ids")
 
 @dataclass(frozen=True)
 class Fields:
-    """The names, shapes and types of the inputs of a model that is called with keywords.
-
-    A record is one row: its inputs one after the other, so that batches, masks and chunks are cut the same
-    way for all of them.
-    """
+    """The names, shapes and types of a model's inputs by keyword; a record is one row of all of them."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]

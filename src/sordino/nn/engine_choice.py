@@ -66,10 +66,7 @@ def _reason(layer: nn.Module, copied: bool) -> str:
 
 
 def replace_batch_norm(model: nn.Module) -> nn.Module:
-    """Return a copy of the model with a GroupNorm in place of each BatchNorm.
-
-    It has weights if the BatchNorm has some, and is on its device and of its type.
-    """
+    """Return a copy of the model with a GroupNorm, with weights alike, in place of each BatchNorm."""
     whole = nn.ModuleList([copy.deepcopy(model)])
     for parent in list(whole.modules()):
         for name, layer in parent.named_children():
@@ -109,10 +106,8 @@ _passed: ContextVar[bool] = ContextVar("passed", default=False)
 def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", chunk: int = 64) -> Engine:
     """Return the engine for a model whose records have the shape and type of ``x`` and ``y``.
 
-    ``auto`` takes ghost norms if they agree with one backward pass per record on made-up records, else
-    vmap, and then warns: vmap is slower. Only shapes and types of the data are looked at. A model that
-    remembers records is refused. ``chunk`` is how many records will be differentiated at once: some models
-    mix them in large batches only.
+    ``auto`` takes ghost norms if they agree with one backward pass per record on made-up records, else vmap,
+    and warns. Values are never read. ``chunk`` is how many records will be differentiated at once.
     """
     engine: GhostEngine | VmapEngine
     if method not in METHODS:
@@ -148,10 +143,8 @@ def passed_before() -> Iterator[None]:
 def sized_engine(
     network: Network, x: Tensor, y: Tensor, method: str, most: int, asked: int | None = None
 ) -> tuple[Engine, int]:
-    """Return the engine, and how many records it differentiates at once: as many as memory bears.
-
-    What made-up records take is measured: ghost norms form no gradients, so the number of parameters says
-    little. Beyond ``most`` records nothing is gained; ``asked`` is what a caller insists on.
+    """Return the engine, and how many records it differentiates at once: ``asked``, or as many as memory
+    bears (what made-up records take is measured), but ``most`` at most.
     """
     if asked:
         return make_engine(network, x, y, method, asked), network.agree(asked)
@@ -287,8 +280,7 @@ def _ghost_or_vmap(
 def _check_own_seed(engine: GhostEngine | VmapEngine, x: Tensor, y: Tensor) -> None:
     """Refuse a model or a loss that draws from a seed of its own: everybody knows what it draws.
 
-    What it draws for a record then depends on the record's place in a block alone. Without the first record
-    all others would be drawn otherwise. Torch's own generators get a hidden seed in each step.
+    A draw then depends on the record's place in a block: without the first record all others get another.
     """
     vector = points(engine.network)[1]
 
@@ -397,8 +389,7 @@ def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
 def _check_many(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     """Refuse when a batch of the size that will be used gives other outputs or gradients than its parts.
 
-    All outputs are compared, and the gradients of the first records, the last, and some between: the others
-    stand in the batch but are not counted. No clip: it would hide what only makes gradients shorter.
+    Gradients of the first records, the last, and some between count, without a clip to hide them.
     """
     network, params = engine.network, engine.network.unflatten(vector)
     some = torch.linspace(0, len(x) - 1, _PART, device=x.device).long()
@@ -443,10 +434,8 @@ def _check_vmap(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
 
 
 def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
-    """Refuse when the batch gives other gradients than its records alone, or than other batches.
-
-    The first record's gradient is compared with that among copies of itself, too: the same kernels run, so
-    the precision of products plays no part. Where they do not round, a record alone is as sharp a test.
+    """Refuse when the batch gives other gradients than its records alone, or than copies of one record: there
+    the same kernels run, so the precision of products plays no part.
     """
     network, moved = engine.network, 0.0
     with quiet_dropout(network.model):

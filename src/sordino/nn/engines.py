@@ -54,9 +54,8 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class VmapEngine:
-    """``torch.func.vmap`` of the gradient: any model, one gradient per record in memory.
-
-    ``reason`` says why it stands in for ghost norms; it is empty where it was asked for.
+    """``torch.func.vmap`` of the gradient: any model, one gradient per record in memory. ``reason`` says why
+    it stands in for ghost norms, if it does.
     """
 
     network: Network
@@ -271,10 +270,7 @@ class _OneRecord(Exception):
 
 
 def align(network: Network, vector: Tensor) -> dict[str, Tensor]:
-    """Return parameters that begin where fast kernels of a GPU want them: behind ten numbers they do not.
-
-    Gaps are filled, so all lie in one new vector: a compiler takes a copy of a part for the part itself.
-    """
+    """Return parameters that begin where fast kernels of a GPU want them, with gaps filled, in one vector."""
     ends, sizes = list[Tensor](), [shape.numel() for shape in network.shapes]
     begin = stop = 0
     for size in sizes:

@@ -28,9 +28,8 @@ _PLAIN = (bool, int, float, complex, str, bytes)
 def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
     """Refuse a model, or a loss, whose state changes when it is called.
 
-    Two tests on made-up records: no attribute of a module is another afterwards, and a record gives the
-    same loss before and after others were seen. Autograd is on and goes back, as in training: some models
-    remember only then.
+    On made-up records, autograd on: no attribute of a module is another afterwards, and a record gives the
+    same loss before and after others were seen.
     """
     vector, draws = network.flat().requires_grad_(), same_draws()
     kept = vector.detach().clone()
@@ -116,10 +115,7 @@ _UNLIKE = 1e-3
 
 
 def try_out(network: Network, x: Tensor, y: Tensor) -> None:
-    """Refuse what fails, remembers records or reads parameters that are not trained; before any record.
-
-    Only shapes and types of the records are looked at.
-    """
+    """Refuse what fails, remembers records or reads untrained parameters, by shapes and types alone."""
     records = make_up_records(network, x, y, 4, 1.0)
     try:
         check_stateless(network, *records)
@@ -234,10 +230,8 @@ _UNREAD = "one cannot be read, or has another shape than the first"
 
 
 def check_records(executor: TorchExecutor, network: Network, example: tuple[Tensor, Tensor]) -> int:
-    """Refuse records that cannot be read, that are drawn by a known generator, or that a model cannot bear.
-
-    Returns a number for all records in their order, by which processes compare what they hold; 0 for one
-    process alone.
+    """Refuse records that cannot be read, that are drawn by a known generator, or that a model cannot bear;
+    return a number for them all in their order, by which processes compare what they hold.
     """
     if not isinstance(executor.data, tuple):
         _check_draws(executor)
@@ -276,10 +270,7 @@ class _Seen:
 def _check_borne(
     executor: TorchExecutor, network: Network, example: tuple[Tensor, Tensor], seen: _Seen
 ) -> None:
-    """Refuse records on which the model or the loss fails; most often a class or a token out of range.
-
-    The ends of what all records hold are tried in made-up records; only if these fail, the records too.
-    """
+    """Refuse records on which the model or the loss fails, by the ends of all, then by themselves."""
     near = network
     if (
         network.device.type != "cpu" and not network.sharded
@@ -344,9 +335,8 @@ def _read(
 def _check_draws(executor: TorchExecutor) -> None:
     """Refuse a data set that draws from a generator which cannot be found, that seeds one, or that remembers.
 
-    Found generators are given a hidden seed in each step. Of others somebody may know the seed, most often
-    the number of the item: when a record leaves, all later ones would be drawn otherwise, and what they add
-    is another. A generator that stands at one place after reads from two hidden seeds was seeded in between.
+    Found generators get a hidden seed in each step. Of others somebody may know the seed, most often the
+    number of the item: when a record leaves, all later ones would be drawn otherwise.
     """
     count = executor.records_held
     some = np.unique(np.linspace(0, count - 1, min(count, _AGAIN)).astype(np.int64))

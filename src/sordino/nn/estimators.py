@@ -241,10 +241,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         return check_positive("clip_norm", self.clip_norm, "It bounds a record's gradient.")
 
     def _rate(self, model: nn.Module, population: int) -> float | None:
-        """Return the learning rate: the asked one, or for plain descent one that falls with the noise.
-
-        Other optimisers scale their steps themselves.
-        """
+        """Return the learning rate: what was asked, or for plain descent one that falls with the noise."""
         if self.learning_rate is not None or self.optimizer != "sgd":
             return self.learning_rate
         if not isinstance(self.epsilon, Real) or not self.epsilon > 0:

@@ -83,10 +83,8 @@ class Ghost:
 
 
 def _add_up(pair: tuple[Tensor, Tensor], factors: Tensor, weighted: int) -> Tensor:
-    """Return ``sum_bt factor_b left_bt right_bt^T`` for each group, places and records in order of memory.
-
-    One of the pair is weighted, by factors that are spread first: a compiler that finds records and places
-    apart runs against the rows.
+    """Return ``sum_bt factor_b left_bt right_bt^T`` for each group, places and records in order of memory, by
+    factors that are spread over one of the pair first: else a compiler runs against the rows.
     """
     places_first = pair[1].stride(2) > pair[1].stride(0)
     order = (1, 2, 0, 3) if places_first else (1, 0, 2, 3)

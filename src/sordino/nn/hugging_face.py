@@ -256,7 +256,4 @@ class PrivateTraining:
 
 
 class PrivateTrainer(PrivateTraining, transformers.Trainer):  # type: ignore[misc]
-    """``transformers.Trainer`` with a budget: see :class:`PrivateTraining`.
-
-    A script changes the name of the class and says ``epsilon``; nothing else.
-    """
+    """``transformers.Trainer`` with a budget: a script changes the name and says ``epsilon``."""

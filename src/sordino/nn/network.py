@@ -180,10 +180,7 @@ class Network:
             own[name].grad = gradient.to(own[name])
 
     def outputs(self, params: dict[str, Tensor] | None, inputs: Tensor) -> Tensor:
-        """Run the model at these parameters; None means those that it holds.
-
-        Returned is what a loss is given: a tensor, or the logits of a model of ``transformers``.
-        """
+        """Run the model at these parameters (None: its own); return a tensor, or the logits it holds."""
         plain = self.precision is torch.float32
         args = (inputs,) if self.fields is None else ()
         with nullcontext() if plain else torch.autocast(inputs.device.type, dtype=self.precision):
@@ -202,11 +199,7 @@ class Network:
             return outputs if plain else outputs.float()
 
     def holding(self, params: dict[str, Tensor], action: Callable[[], Any]) -> Any:
-        """Return what the action returns while the module holds these parameters.
-
-        A backward pass may run parts of the model again (checkpoints): it needs the parameters of the
-        forward pass.
-        """
+        """Return what the action returns while the module holds these parameters, as checkpoints need."""
         held = {f"model.{name}": value for name, value in self._everywhere(params).items()}
         return functional_call(_Holder(self.model), held, (action,), tie_weights=False)
 
@@ -355,10 +348,8 @@ def make_up_records(
 
 
 def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return public random records of which the last is far larger than the others, and those end early.
-
-    Some models look at a whole batch for its largest number, or for its longest record (padding is zero, or
-    what a table says that it is): alike records would not show it.
+    """Return public random records, the last far larger than the others, which end early: alike ones would
+    not show a model that looks at a whole batch for its largest number or its longest record.
     """
     inputs, targets = make_up_records(network, x, y, 4, 1.0)
     if network.fields is None and inputs.dim() > 1:  # named inputs have masks, and those end early anyway

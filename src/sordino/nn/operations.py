@@ -36,10 +36,7 @@ _TAGS = (torch.Tag.flexible_layout,)  # a compiler leaves the axes as a convolut
 
 
 def rows_of(images: Tensor, slopes: Tensor, *geometry: Sequence[int]) -> Tensor | None:
-    """Return the gradients as (records, outputs, kernel entries, inputs); None where windows are as good.
-
-    The geometry is kernel, stride, padding and dilation.
-    """
+    """Return the gradients as (records, outputs, kernel entries, inputs); None where windows are as good."""
     if not _suits(images, slopes):
         return None
     if not images.dtype is slopes.dtype is torch.bfloat16:
@@ -86,11 +83,7 @@ def _unfold(images: Tensor, slopes: Tensor, *geometry: Any) -> Tensor:
 
 
 def gram32(values: Tensor) -> Tensor:
-    """Return ``values values^T`` in float32, of halves too.
-
-    A library of products takes twice as long, or more, where rows of the result begin askew: of 65 places,
-    as images have that were cut into 64 parts, or of 197.
-    """
+    """Return ``values values^T`` in float32, padded: rows that begin askew take twice as long or more."""
     places, step = values.shape[-2], 16 // values.element_size()
     coarse = values.element_size() < 4 or product_inputs(values.device) >= INPUTS["tf32"]
     askew = values.is_cuda and coarse and places > 16 and places % step > 0
@@ -180,10 +173,7 @@ class Table:
 
 
 class Windows(Product):
-    """A convolution: outputs by kernel entries (of a transposed one, the other way round).
-
-    Windows are unfolded when they are asked for: they are as many times the image as a kernel has entries.
-    """
+    """A convolution: outputs by kernel entries (transposed: the other way round), unfolded when asked for."""
 
     def __init__(
         self, kept: Any, slope: Tensor, kernel: torch.Size, batch: int, by_record: Callable[[Tensor], Tensor]
@@ -227,9 +217,8 @@ class Windows(Product):
         return rows_of(self._wide, self._narrow, self._kernel, kept.stride, kept.padding, kept.dilation)
 
     def gram(self) -> Tensor | None:
-        """Return the products of all pairs of windows, if those of pairs of places of the image are fewer.
-
-        Two windows have as many pairs of places as a kernel has entries, and share most of them with others.
+        """Return the products of all pairs of windows, if those of pairs of places of the image, which they
+        share, are fewer.
         """
         kept, dims = self._kept, len(self._kernel)
         padded = self._pad()
@@ -309,10 +298,7 @@ def found_at(graph: Graph, use: Use, kept: SimpleNamespace, slope: Tensor, batch
 
 
 def unite(part: Any, units: Tensor) -> Any:
-    """Return what the records of each person add together: their places are places of the person.
-
-    ``units`` is (persons, records of each); the records of a person lie behind each other.
-    """
+    """Return what the records of each person add together; ``units`` is (persons, records of each)."""
     if isinstance(part, Product):
         apart = (v.unflatten(0, units.shape).movedim(1, 2).flatten(2, 3) for v in (part.left, part.right))
         return Product(*apart)

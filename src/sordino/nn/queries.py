@@ -29,8 +29,7 @@ from sordino.nn.network import make_up_records, points, product_inputs, quiet_dr
 class Block:
     """How many records are differentiated at once, always, and how often each stands there: one copy counts.
 
-    A row that starts at another remainder of 64 bytes may be computed in another order: with 16 copies of
-    each record, those that count all start alike.
+    A row at another remainder of 64 bytes may be computed otherwise: 16 copies of each start alike.
     """
 
     count: int
@@ -49,10 +48,7 @@ class Block:
 
 
 class _GradientSum(OnLattice, ClippedSum):
-    """A sum over records of what clips leave of their gradients at ``params``, one point or several.
-
-    A subclass says which rows are clipped, to which norm, and their weight in the sum (``_terms``).
-    """
+    """A sum of what clips leave of gradients at ``params``, one point or several, by ``_terms``."""
 
     needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
 
@@ -88,10 +84,7 @@ class _GradientSum(OnLattice, ClippedSum):
         return self.clipped(*(self.engine.per_record(point, x, y, present) for point in points))
 
     def parts(self, *rows: Tensor) -> Tensor:
-        """Return what records add in float64, not added up, from their gradients at each point.
-
-        The factors leave room for many roundings of float32; those of the weights are of float64.
-        """
+        """Return what records add in float64; the factors leave room for many roundings of float32."""
         inputs = product_inputs(rows[0].device)
         with without_autocast(rows[0].device):
             first, *others = (w * exact_rows(v, row_factors(v, c, inputs)) for v, c, w in self._terms(*rows))
@@ -207,8 +200,7 @@ def _check_clip(name: str, clip: float) -> None:
 def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
     """Return the sum over the records, or persons (``present``), whose gradients are finite.
 
-    An infinite gradient spoils a sum even with factor zero, so the block is halved until the record or person
-    is alone; it then contributes zero. This costs time only when it happens.
+    An infinite gradient spoils a sum even with factor zero: the block is halved until that record is alone.
     """
     total = clipped_sum(x, y) if present is None else clipped_sum(x, y, present)
     count, places = (len(x), 1) if present is None else present.shape
@@ -271,10 +263,7 @@ class PersonGradient(_PersonSum, TorchGradient):
 
 @dataclass(frozen=True)
 class PersonDifference(_PersonSum, TorchDifference):
-    """The correction of DP-SRM, where gradients and their differences are sums over a person's records.
-
-    **Privacy.** As :class:`~sordino.nn.queries.TorchDifference`, for a person with all its records.
-    """
+    """The correction of DP-SRM, where gradients and their differences are sums over a person's records."""
 
 
 # A record's clipped gradient is truncated to a lattice of integers, and integers add up exactly. Its row must

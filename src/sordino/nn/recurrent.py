@@ -163,10 +163,7 @@ def _layers(
 def _one(
     name: str, func: Any, x: Tensor, start: list[Tensor], weights: Any, last: Tensor | None
 ) -> tuple[Tensor, ...]:
-    """Return the states of one layer in one direction, (records, places, states), and an LSTM's last cell.
-
-    Only a GRU looks at the two products apart; the others have one sum of them, in one place of memory.
-    """
+    """Return the states of one layer in one direction, (records, places, states), and an LSTM's last cell."""
     own, back, *biases = weights
     first = [state[None].detach() for state in start]
     with torch.no_grad(), warnings.catch_warnings():
@@ -260,10 +257,7 @@ def _lstm_slopes(
 
 
 def _gru(a: Tensor, b: Tensor, before: Tensor) -> list[Tensor]:
-    """Return the factors of the slopes of states: for the state before, and for the gates of both sides.
-
-    Written over what goes into the gates, which nobody reads again.
-    """
+    """Return the factors of the slopes of states and of both gates, written over what went into these."""
     (r, z, n), (of_r, of_z, of_n) = a.chunk(3, 2), b.chunk(3, 2)
     for part, other in ((r, of_r), (z, of_z)):
         part.add_(other).sigmoid_()

@@ -333,8 +333,7 @@ def solver_of(asked: Any, population: int) -> NetworkSolver:
 def _image(population: int, epsilon: float, weights: int) -> dict[str, Any]:
     """Forty passes of large batches, long steps that fall to zero, an average of the last iterates.
 
-    Chosen on 50,000 training images of MNIST against the other 10,000, for networks on scattering
-    coefficients at epsilon 1.2 and 3 (`benchmarks/results/nn_mnist.json`).
+    Chosen on MNIST without its test images, on scattering coefficients (`benchmarks/results/nn_mnist.json`).
     """
     batch = max(64, population // 15)
     return {"batch_size": batch, "epochs": 40.0, "learning_rate": 1.0, "schedule": "linear", "average": 0.97}
@@ -345,11 +344,7 @@ _RATE, _FASTEST = 0.12, 2.0
 
 
 def noise_rate(population: int, epsilon: float, weights: int, clip_norm: float = 1.0) -> float:
-    r"""Return a learning rate that falls with the noise.
-
-    ``RATE / sqrt(r)`` with ``r = 4 sqrt(weights) / (n epsilon)``, about the norm of the noise in a mean
-    gradient clipped to 1: a function of public numbers.
-    """
+    """Return a learning rate that falls with the root of the noise in a mean gradient: public numbers."""
     noise = 4.0 * math.sqrt(weights) / (population * epsilon)
     return min(_RATE / math.sqrt(noise), _FASTEST) / clip_norm if noise else _FASTEST / clip_norm
 
@@ -362,11 +357,7 @@ def _tabular(population: int, epsilon: float, weights: int) -> dict[str, Any]:
 
 
 def _text(population: int, epsilon: float, weights: int) -> dict[str, Any]:
-    """Adam, whose steps do not depend on how rare a word is, with a short rise of its rate.
-
-    After published practice (Li et al., Large language models can be strong differentially private learners,
-    2022): large batches, more passes than without privacy. Not tuned here.
-    """
+    """Adam, whose steps do not depend on how rare a word is, with a short rise (Li et al. 2022; untuned)."""
     return {
         "optimizer": "adam",
         "batch_size": max(64, population // 16),

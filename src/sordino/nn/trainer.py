@@ -53,11 +53,7 @@ _GROWN = 100.0  # parameters start at about 1 or below; a training multiplies th
 
 
 def check_moved(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> None:
-    """Warn of trained parameters that are where they were, refuse frozen ones that are not.
-
-    Only released values are looked at. A parameter stays where it was if its type is too coarse for the
-    steps.
-    """
+    """Warn of trained parameters that are where they were, refuse frozen ones that are not (all released)."""
     old = {**dict(before.named_parameters()), **dict(before.named_buffers())}
     new = {**dict(after.named_parameters()), **dict(after.named_buffers())}
     same = {name: torch.equal(old[name].cpu(), value.cpu()) for name, value in new.items()}
@@ -77,12 +73,9 @@ def check_moved(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -
 
 
 def warn_if_diverged(before: Tensor, after: Tensor, scores: tuple[float, ...] = ()) -> None:
-    """Say that a training blew up, by the vectors of parameters before and after.
+    """Say that a training blew up, by the vectors before and after and ``scores`` on public records.
 
-    ``scores`` are losses on public records, that of the initial model first.
-
-    **Privacy.** Only released parameters and scores on public records are looked at, which anyone who holds
-    them can see as well.
+    **Privacy.** Only released parameters and scores on public records are looked at.
     """
     old, new = (
         float(v.abs().nan_to_num(math.inf, math.inf).max()) if len(v) else 0.0 for v in (before, after)
@@ -116,8 +109,7 @@ NOT_PUBLIC = (
 class Step:
     """Where a training stands after a release; made of released values and public records only.
 
-    ``score`` is None where none was due. ``model`` makes a copy with the parameters of now (their average,
-    where one is kept), ready to predict.
+    ``score`` is None where none was due; :meth:`model` is a copy (of the average, if kept), ready to predict.
     """
 
     number: int

@@ -35,10 +35,7 @@ def _halve(
 
 
 def halve(values: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Return records in float16, channels last, some channels over their largest entry; these; how many.
-
-    What is bfloat16 stays so, over one.
-    """
+    """Return records in float16, channels last, some over their largest entry; these entries; how many."""
     count, channels, height, width = values.shape
     if values.dtype is torch.bfloat16:
         whole = values.contiguous(memory_format=torch.channels_last)

@@ -178,11 +178,7 @@ class Ask:
         return tuple(replace(price, certified=True) if booked(price) else price for price in prices)
 
     def open_ledger(self) -> Ledger | None:
-        """Return the ledger, opened if it was given by its address; one that is not there is not made.
-
-        A run books on a budget that somebody set before. A new ledger has none, so an address without a
-        ledger is a mistyped one.
-        """
+        """Return the ledger, opened by its address if need be; none is made, for a new one has no budget."""
         if self.ledger is None or not isinstance(self.ledger, (str, os.PathLike)):
             return self.ledger
         return Ledger.open(self.ledger, create=False)
@@ -319,10 +315,8 @@ _ADD_UP = (
 def search_notes() -> tuple[str, ...]:
     """Return what the report must say about the calls around a promise that is being made, and warn.
 
-    A plain search or cross-validation runs one fit for each fold and candidate; many other estimators fit
-    what they wrap several times. Each fit is private on its own; what is seen of all of them costs their sum.
-    They are found by counting: the second promise that one kind of estimator makes inside of one call of
-    ``fit`` of another estimator, whoever wrote that, is a fit on the same records.
+    Many estimators fit what they wrap several times; what is seen of all fits costs their sum. They are found
+    by counting: the second promise of one kind inside of one call of ``fit`` of another estimator.
 
     **Privacy.** Inside a trial of a private search nothing is said, for the number of trials is secret.
     """
@@ -357,10 +351,7 @@ def search_notes() -> tuple[str, ...]:
 
 
 def _refitting(frames: list[FrameType]) -> str | None:
-    """Count this promise in the outermost fit of a foreign estimator; return its name from the second on.
-
-    The count is kept in the frame of that call, and so ends with it.
-    """
+    """Count this promise in the outermost foreign ``fit``, in its frame; return its name from the second."""
     fits = [(f, f.f_locals.get("self")) for f in frames if "fit" in f.f_code.co_name]
     known = [(f, m) for f, m in fits if hasattr(m, "get_params") and not isinstance(m, type)]
     known = [(f, m) for f, m in known if type(m).__name__ not in _CONTAINERS]

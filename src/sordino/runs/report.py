@@ -191,10 +191,7 @@ def receipt_words(receipt: str, status: Status) -> str:
 
 
 def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
-    """Return the payments, each once. Two of the same size without a receipt may be two payments, and stay.
-
-    Where two prices with one receipt differ, one of them was edited: the worse of both counts.
-    """
+    """Return the payments, each once: without a receipt all stay, of one receipt the worse of two prices."""
     found: dict[Any, Price] = {}
     for price in prices:
         key: Any = (price.receipt, price.relation, price.unit) if price.receipt else object()

@@ -51,10 +51,7 @@ class Choice(NamedTuple):
 
 
 def prefix_error(coefficients: Floats) -> float:
-    """Return the root mean square, over the steps, of the noise in the sum of all steps so far.
-
-    It is that of ``A C^-1 z`` for z of deviation 1 and A the matrix of prefix sums.
-    """
+    """Return the root mean square, over the steps, of the noise in the sums so far: that of ``A C^-1 z``."""
     start = np.zeros(len(coefficients))
     start[0] = 1.0
     row = np.cumsum(signal.lfilter([1.0], coefficients, start))  # of A C^-1, the last first

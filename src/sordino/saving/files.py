@@ -404,10 +404,7 @@ def report_of(model: Any) -> PrivacyReport | None:
 
 
 def _agree(model: Any, *reports: PrivacyReport | None) -> bool:
-    """Tell whether two reports of a model say the same; those of a pipeline may be put in other words.
-
-    An epsilon that another version or machine has certified may be rounded otherwise.
-    """
+    """Tell whether two reports of a model say the same, but for words of pipelines and rounding."""
     words = ("notes", "public", "unpaid") if _is_pipeline(model) else ()
     facts = [{} if report is None else report.to_dict() for report in reports]
     known = [
@@ -473,10 +470,7 @@ def _facts(model: Any, own: Mapping[str, Any] | None) -> str:
 
 
 def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
-    """Read the description first: it decides whether the rest can be understood.
-
-    Its report is certified again: what it says of itself, its status as well, is not believed.
-    """
+    """Read the description first; its report, and the status in it, are certified again, not believed."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             claimed = sum(member.file_size for member in archive.infolist())

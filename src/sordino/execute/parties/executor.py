@@ -146,8 +146,7 @@ class SimulatedParties:
 class SharingClient:
     """A client that adds a part of the noise to its ``update``; ``honest`` parts are enough.
 
-    **Privacy.** An answer has too little noise by itself. It leaves this machine under masks alone, which may
-    be taken from a sum over ``honest`` clients who keep their parts to themselves.
+    **Privacy.** An answer alone has too little noise, and leaves under masks that only a sum takes away.
     """
 
     offer: ClassVar[Offer] = Offer("clients", (ClientUpdates,), samplings=(Full,), sums_only=True)

@@ -100,10 +100,7 @@ def _row(
 
 @dataclass(frozen=True)
 class Sparse:
-    """A sparse regression whose gradients have just moments of order 1 + v: s of d coefficients, 2 / sqrt(s).
-
-    The theorem fixes a moment of the gradients, so the norm of the truth may not grow with s.
-    """
+    """A sparse regression whose gradients have just moments of order 1 + v; its norm does not grow with s."""
 
     n: int = 30_000
     d: int = 50
@@ -124,8 +121,7 @@ def sparse_risk(at: Sparse, selection: str, repeats: int, seed: int = 0) -> floa
 def _risk(w: Any, n: int, options: dict[str, Any], repeats: int, seed: tuple[int, ...]) -> float:
     """Return the median excess risk of a regression with Student-t features and noise of index 2.2.
 
-    With a ``moment_order`` v features are normal and the noise has index 1.2 + v: gradients have a moment of
-    order 1 + v wherever they are taken, which those of Student-t features have at the optimum only.
+    With a ``moment_order`` v features are normal and noise has index 1.2 + v: gradients have such moments.
     """
     normal, public, risks = "moment_order" in options, public_generator(seed), []
     law, half_variance = StudentT(1.2 + options.get("moment_order", 1.0)), 0.5 if normal else 5.5

@@ -115,10 +115,7 @@ def rows_of(
     plain: float | None = None,
     quick: bool = False,
 ) -> list[tables.Row]:
-    """Return the rows of one data set: a method and an epsilon each.
-
-    Everything is stated for replace-one, the relation of the papers; the printed noise is certified for both.
-    """
+    """Return the rows of one data set, a method and an epsilon each, for replace-one as in the papers."""
     known = (delta, data, quick)
     return [
         tables.Row(group, one.name, epsilon, delta, number, _cells(group, task, one, epsilon, *known), plain)
@@ -289,10 +286,7 @@ def wang_gu_design(kind: str, d: int, keep: int) -> Task:
 
 @cache
 def uniform(kind: str, n: int, d: int, keep: int) -> Task:
-    """Return the design of the dissertation's chapter 3, with n public rows besides.
-
-    Entries are U(-1, 1), so that rows have norms close to ``sqrt(d / 3)``; they are clipped to a tenth more.
-    """
+    """Return the design of the dissertation's chapter 3, entries U(-1, 1), with n public rows besides."""
     public = public_generator(0)
     x, other = (public.uniform(-1.0, 1.0, (n, d)) for _ in range(2))
     truth = np.zeros(d)
@@ -383,10 +377,8 @@ def _methods(group: Mapping[str, Any]) -> tuple[Method, ...]:
 
 
 def _on_design(methods: Sequence[Method], kind: str, d: int, keep: int, n: int = 0) -> tuple[Method, ...]:
-    """Return the methods on a design: rows have d equal parts, so gradients are clipped far below a bound.
-
-    The second moments of the rows are about ``norm^2 / d``, so that steps d times longer than the bound on
-    the curvature allows are the right ones.
+    """Return the methods on a design: rows have d equal parts, so clips are far below a bound, and steps d
+    times longer than the bound on the curvature allows.
     """
     wolfe, two_stage, ight, *others = methods
     clip = {"clip_norm": (math.sqrt(d / 3) if n else 2.0 * keep) / 4}

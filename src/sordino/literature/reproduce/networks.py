@@ -174,10 +174,7 @@ class Optimiser:
     more: tuple[tuple[str, Any], ...] = ()
 
     def trainer(self, data: Images, epsilon: float, seed: int, relation: str = "add-remove") -> Trainer:
-        """Return the trainer; the seed is that of the public initial weights.
-
-        The accountants of these papers count a record that is added or removed.
-        """
+        """Return the trainer; its seed is that of the public initial weights, add-remove its relation."""
         return Trainer(
             data.network(seed),
             CROSS_ENTROPY,

@@ -299,8 +299,7 @@ def reference(table: Table, cells: Cells) -> Cell | None:
 def _standing(table: Table, row: Row, cells: Cells, cell: Cell, errors: float = 0.0) -> str | None:
     """Return whether a number is beaten, reached or not; by number and ratio it is the worse of the two.
 
-    One run beats nothing: its standard error is not known. A model that predicts nothing reaches nothing.
-    ``errors`` are granted beyond the room.
+    One run beats nothing, a model that predicts nothing reaches nothing; ``errors`` are granted besides.
     """
     assert row.published is not None
     order, found = ("behind", "reached", "beaten"), []

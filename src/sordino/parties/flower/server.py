@@ -48,10 +48,7 @@ def weights_of(message: Message, shape: tuple[int, ...]) -> Weights | None:
 
 
 def one_each(replies: Iterable[Message], asked: Sequence[int], group: str) -> dict[int, Message]:
-    """Return the answers of this round by client; who answers twice or was not asked has no answer.
-
-    An error is an answer too: whoever fails and then answers has answered twice.
-    """
+    """Return the answers of this round by client; who answers twice, or was not asked, has none."""
     mine = [m for m in replies if m.metadata.group_id == group]
     times = Counter(m.metadata.src_node_id for m in mine)
     wanted = [node for node in dict.fromkeys(asked) if times[node] == 1]

@@ -85,10 +85,7 @@ def simulate(
     run_config: Mapping[str, Any] | None = None,
     run_id: int = 1,
 ) -> None:
-    """Run a federation in this process: the apps of superlink and supernodes, one configuration per member.
-
-    A client treats another ``run_id`` as another run, with another budget.
-    """
+    """Run a federation in this process: one configuration per member; each ``run_id`` has its budget."""
     grid = InProcessGrid(client, nodes, run_config, run_id)
     with server_identity(run_id):
         server(grid, Context(run_id, 0, {}, RecordDict(), dict(run_config or {})))

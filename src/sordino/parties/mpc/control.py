@@ -67,10 +67,8 @@ def plan_from(path: Path) -> JointPlan:
 
 
 def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iterator[str]:
-    """Propose a plan to all members and yield a line whenever one of them changes.
-
-    ``seconds`` to wait; by default as long as a member waits for one message (``work`` in ``[limits]``), or
-    three times the work that the plan expects if it is more.
+    """Propose a plan to all members and yield a line whenever one changes, for ``seconds`` or as long as a
+    member waits for one message (or three times the work that the plan expects, if it is more).
     """
     plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
     if seconds is None:
@@ -154,10 +152,7 @@ class Answer:
 
 
 def ask(member: dict[str, Any], credentials: Credentials, question: dict[str, Any]) -> Answer:
-    """Send one question to a member's control address, by mutual TLS, and return its answer.
-
-    The question goes to nobody but the holder of the certificate that the plan pins for this member.
-    """
+    """Send a question by mutual TLS, to the holder of the pinned certificate alone; return its answer."""
     name = show(member["name"])[1:-1]
     host, _, port = str(member.get("control", "")).rpartition(":")
     if not host:

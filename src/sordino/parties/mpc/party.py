@@ -456,10 +456,7 @@ def _check_names(plan: JointPlan, names: list[str]) -> None:
 
 
 def check_commitment(config: PartyConfig, path: Path) -> str:
-    """Return the commitment of a transcript if this member's records are those it was made for.
-
-    The plan is the one that the run kept beside its transcript.
-    """
+    """Return the commitment of a transcript, by its kept plan, if this member's records are those of it."""
     known = read_transcript(path).find("commitment")
     if not known:
         raise TranscriptError(f"{path} holds no commitment: the run ended before.")

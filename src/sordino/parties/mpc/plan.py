@@ -67,10 +67,7 @@ _NOISE = {
 
 @dataclass(frozen=True)
 class JointPlan:
-    """A calibrated plan of a consortium; ``text`` is what is hashed and sent around.
-
-    What is computed from the text (the task, its releases, their certificate) is computed once.
-    """
+    """A calibrated plan of a consortium; ``text`` is what is hashed and sent; the rest follows from it."""
 
     text: Mapping[str, Any]
 

@@ -123,10 +123,7 @@ _TASK_OPTIONAL = {
 
 
 def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[Any, Task]:
-    """Return the estimator that a plan names, and what its members run on so many records together.
-
-    Unknown words, values out of range, and bounds or classes that nobody declared are refused.
-    """
+    """Return the estimator that a plan names, and what members run; refuse what nobody declared."""
     if isinstance(text, Mapping) and "kind" in text:
         raise InvalidInputError(
             "Expected a task that names an estimator, got the kind, loss and options of version 0.1. "

@@ -136,10 +136,7 @@ class Story:
 
 
 def read_transcript(path: Path) -> Story:
-    """Read a transcript and check its chain of hashes; a torn last line of a crash is left out.
-
-    A file that is not there yet is a story without lines.
-    """
+    """Read a transcript, if it is there, and check its chain; a torn last line of a crash is left out."""
     previous, lines, length = "0" * 64, [], 0
     try:
         raw = path.read_bytes().split(b"\n") if path.exists() else [b""]
