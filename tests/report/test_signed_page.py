@@ -307,7 +307,8 @@ def test_the_page_says_how_many_records_were_used_and_not_how_many_have_no_targe
     page, counted = report_html(model), "counted in the data, and taken for public"
     assert f'<tr><td>{fact}</td><td data-name="who says so">{counted}</td></tr>' in page
     for line in (*model.privacy_.public, *model.privacy_.notes):
-        assert str(len(table)) not in line and f"{len(table) // 4} " not in line
+        assert str(len(table)) not in line
+        assert f"{len(table) // 4} " not in line
     score = sordino.private_score(model, table, epsilon=1.0)
     assert "records without a target are left out, here too" in report_html(model, scores={"r2": score})
     # The number of records is declared public; how many more lie in the file is nobody's declaration.
