@@ -60,7 +60,7 @@ class Seeds:
 def inside(what: str, low: float, found: float, high: float, more: str = "") -> Line:
     """Return the line of a number that should lie between two ends."""
     ends = f"{low:g} to {high:g}" if math.isfinite(high) else f">= {low:g}"
-    return Line(what, ends, f"{found:.3f}{more}", low <= found <= high)
+    return Line(what, ends, f"{found:.3f}{more}", bool(low <= found <= high))
 
 
 def rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
@@ -340,7 +340,7 @@ def few(seeds: Seeds) -> Iterator[Line]:
             allowed = 2 * max(theirs, 0.0) + 0.02 * best
             said = f" (constant {theirs:.3f}, best {best:.3f})"
             at = f"{targets}, n epsilon = {signal_size}: loss beyond the constant's best"
-            yield Line(at, f"<= {allowed:.3f}", f"{ours:.3f}{said}", ours <= allowed)
+            yield Line(at, f"<= {allowed:.3f}", f"{ours:.3f}{said}", bool(ours <= allowed))
 
 
 def cancer(seeds: Seeds) -> Iterator[Line]:
@@ -403,7 +403,7 @@ def units(seeds: Seeds) -> Iterator[Line]:
         far = 3 * float(np.mean(stated)) + 1.0
         what = f"a column times {small:g}, n = {n}: slope"
         yield Line(
-            what, f"10 +- {far:.2f}", f"{np.mean(found):.2f} (noise {np.mean(stated):.2f})", off <= far
+            what, f"10 +- {far:.2f}", f"{np.mean(found):.2f} (noise {np.mean(stated):.2f})", bool(off <= far)
         )
 
 
@@ -596,7 +596,7 @@ def monotone(seeds: Seeds) -> Iterator[Line]:
             f"{what}, n = {n}, d = {d}: fall beyond noise",
             "<= 0.01",
             f"{fall:.3f} (at {at:.2f})",
-            fall <= 0.01,
+            bool(fall <= 0.01),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import warnings
 
@@ -163,3 +164,9 @@ def test_secure_noise_of_a_network_is_timed():
 
     model, x, _ = models()["perceptron, 7,114 weights, batch 256"]
     assert seconds(model, x[:200], 20, True) > 0
+
+
+def test_a_bar_of_true_answers_can_be_kept_in_a_file():
+    from benchmarks.true_answers import inside
+
+    assert json.dumps(inside("a mean over the true mean", 0.9, np.float64(0.95), 1.1).holds) == "true"
