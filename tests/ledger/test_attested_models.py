@@ -132,3 +132,19 @@ def test_a_ledger_out_of_reach_is_a_warning_and_the_model_is_saved(tmp_path):
     with pytest.warns(LedgerWarning, match="which model"):
         model.save(tmp_path / "axes.sordino")
     assert sordino.load(tmp_path / "axes.sordino").n_features_in_ == 3
+
+
+def test_the_model_of_a_search_is_attested_under_the_ledger_of_the_search(ledger, tmp_path):
+    rows = np.tile(np.eye(3), (200, 1))
+    bounds = {"data_norm": 1.0, "classes": [0, 1]}
+    search = sordino.PrivateSearchCV(
+        sordino.LogisticRegression(**bounds),
+        {"alpha": [0.0, 0.1]},
+        0.5,
+        1e-6,
+        ledger=ledger,
+        dataset_id="survey",
+    )
+    best = search.fit(rows, rows[:, 0] > 0.5).best_estimator_
+    sordino.save(best, tmp_path / "best.sordino")
+    assert ledger.models("survey") == {(1,): model_digest(sordino.load(tmp_path / "best.sordino"))}

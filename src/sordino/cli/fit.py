@@ -252,15 +252,13 @@ class Delivery:
     def end(self, model: Any, budget: dict[str, Any], shown: Any = None, **found: Any) -> None:
         """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
         from sordino.ledger.address import code_digest
-        from sordino.saving.files import attest, model_digest
+        from sordino.saving.files import model_digest
 
         report = model.privacy_
         run = {**self.run, "code": code_digest(), "finished": _now(), **found}
         for line in (line for line in report.public if line.startswith("number of records: ")):
             run["rows"] = int(line.rpartition(" ")[2])  # of persons who are known it is no public number
         output = _save(model, self.output, run)
-        if shown is not None:  # a model that a search chose knows no ledger
-            attest(model, budget["ledger"], budget["dataset_id"])
         if self.as_json:
             facts = {"model": type(model).__name__, "output": output, "run": run}
             shared.document({**facts, "privacy": report.to_dict()})

@@ -534,9 +534,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         facts = (f"number of {search.unit}s: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
         told = (DECLARED_LABELS,) if seen else ()
         self.privacy_ = search.report(candidates.report(self.best_estimator_), facts, instead_of=told)
-        # A chosen model costs the whole search: its own, smaller epsilon would be a false claim.
+        # A chosen model costs the whole search, and its ledger is told which model was released: `save` does.
         for _, step in paid_steps("", self.best_estimator_):
-            step.privacy_ = self.privacy_
+            step.privacy_, step.ledger, step.dataset_id = self.privacy_, self.ledger, self.dataset_id
 
     def _records(
         self, candidates: Candidates, X: Any, y: Any, groups: Any, classifier: bool
