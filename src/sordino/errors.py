@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Any
 
 
 class SordinoError(Exception):
@@ -157,6 +159,14 @@ def require_extra(module: str, extra: str) -> MissingExtraError:
     return MissingExtraError(
         f"The module {module!r} is not installed. Install it with: pip install 'sordino[{extra}]'."
     )
+
+
+def import_extra(name: str, extra: str) -> Any:
+    """Return a module of an optional dependency, or say which extra brings it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise require_extra(name.partition(".")[0], extra) from error
 
 
 def levels_to_the_caller() -> int:

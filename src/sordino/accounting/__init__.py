@@ -6,18 +6,7 @@ from sordino.accounting.renyi import rdp_epsilon
 from sordino.accounting.trees import canonical, decode, encode
 
 __all__ = [
-    "Certificate",
-    "calibrate",
-    "canonical",
-    "certify",
-    "certify_by",
-    "decode",
-    "default_delta",
-    "encode",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "gaussian_multiplier",
-    "rdp_curve",
-    "rdp_epsilon",
+    "Certificate", "calibrate", "canonical", "certify", "certify_by", "decode", "default_delta",
+    "encode", "gaussian_epsilon", "gaussian_mu", "gaussian_multiplier", "rdp_curve", "rdp_epsilon",
     "solve_scale",
-]
+]  # fmt: skip

@@ -16,17 +16,6 @@ from sordino.datasets.synthetic import (
 )
 
 __all__ = [
-    "REGISTRY",
-    "DataFile",
-    "Dataset",
-    "HeavyTail",
-    "Lognormal",
-    "Pareto",
-    "StudentT",
-    "centred_unit",
-    "load",
-    "log1p_unit",
-    "make_knowledge_transfer",
-    "make_sparse_linear_model",
-    "unit_rows",
-]
+    "REGISTRY", "DataFile", "Dataset", "HeavyTail", "Lognormal", "Pareto", "StudentT", "centred_unit",
+    "load", "log1p_unit", "make_knowledge_transfer", "make_sparse_linear_model", "unit_rows",
+]  # fmt: skip

@@ -22,7 +22,7 @@ from scipy import sparse
 from sklearn import datasets as bundled
 from sklearn.feature_extraction.text import CountVectorizer
 
-from sordino.errors import DataNotFoundError, InvalidInputError, MissingExtraError, require_extra
+from sordino.errors import DataNotFoundError, InvalidInputError, MissingExtraError, import_extra
 from sordino.tables import Category, Number, Schema
 
 
@@ -230,10 +230,7 @@ class Files:
 
 def fetch(file: DataFile, folder: Path, reasons: list[str]) -> Path | None:
     """Download a file with pooch, which checks its digest; each address that fails adds a reason."""
-    try:
-        import pooch
-    except ImportError as error:
-        raise require_extra("pooch", "datasets") from error
+    pooch = import_extra("pooch", "datasets")
     for url in file.urls:
         try:
             return Path(pooch.retrieve(url, file.digest, file.name, folder))
@@ -331,10 +328,7 @@ def _csv(files: Files, part: str) -> Part:
     kinds = {column.name: str if isinstance(column, Category) else np.float64 for column in columns}
     kinds |= {label: str} | dict.fromkeys(numbers.values(), np.float64)
     header = {"header": 0} if row.details.get("header") else {"names": list(kinds)}
-    try:
-        import pandas
-    except ImportError as error:
-        raise require_extra("pandas", "datasets") from error
+    pandas = import_extra("pandas", "datasets")
     frame = pandas.read_csv(
         files.path(part), **header, usecols=list(kinds), dtype=kinds, skipinitialspace=True, comment="|",
         na_values=["?", ".", "NA", ""], keep_default_na=False,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.errors import InvalidInputError, UnsupportedError, require_extra
+from sordino.errors import InvalidInputError, UnsupportedError, import_extra
 from sordino.estimators.statistics import (
     PrivateFloat,
     bounds_fact,
@@ -321,11 +321,7 @@ class PrivateTable:
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per cell."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise require_extra("pandas", "pandas") from None
-        return pd.DataFrame.from_records(self.records())
+        return import_extra("pandas", "pandas").DataFrame.from_records(self.records())
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the numbers with their intervals as error bars; only released numbers are drawn."""

@@ -17,17 +17,6 @@ from sordino.execute.local import (
 from sordino.execute.persons import GroupedExecutor
 
 __all__ = [
-    "GroupedExecutor",
-    "Held",
-    "HeldColumn",
-    "LocalExecutor",
-    "apply_by_block",
-    "executor_of",
-    "hold",
-    "hold_columns",
-    "hold_numbers",
-    "in_dask",
-    "is_sparse",
-    "look_up",
-    "strip_tensor",
-]
+    "GroupedExecutor", "Held", "HeldColumn", "LocalExecutor", "apply_by_block", "executor_of", "hold",
+    "hold_columns", "hold_numbers", "in_dask", "is_sparse", "look_up", "strip_tensor",
+]  # fmt: skip

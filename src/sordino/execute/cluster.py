@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sordino.errors import InvalidInputError, require_extra
+from sordino.errors import InvalidInputError, import_extra
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
     >>> model.coef_.shape
     (4,)
     """
-    distributed = _import_distributed()
+    distributed = import_extra("distributed", "dask")
     own = not isinstance(cluster, distributed.Client)
     client = distributed.Client(cluster, security=security, set_as_default=False) if own else cluster
     try:
@@ -48,7 +48,7 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
 def current_client() -> Any:
     """Return the client of the block around, or the one that was made last."""
     try:
-        client = _import_distributed().default_client()
+        client = import_extra("distributed", "dask").default_client()
     except ValueError:
         raise InvalidInputError(
             "Expected a Dask client for data that lie in Dask, got none. Make one first "
@@ -59,11 +59,3 @@ def current_client() -> Any:
             "Expected a client that waits for its answers, got one with asynchronous=True."
         )
     return client
-
-
-def _import_distributed() -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise require_extra("distributed", "dask") from None
-    return distributed

@@ -17,7 +17,7 @@ from zlib import crc32
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import DataNotFoundError, InvalidInputError, require_extra
+from sordino.errors import DataNotFoundError, InvalidInputError, import_extra
 from sordino.execute.csr import as_rows, sound
 from sordino.kernel.arrays import Ints
 
@@ -247,10 +247,7 @@ def parquet_parts(path: Path) -> list[Path]:
 
 def parquet_blocks(path: Path, target: str | None) -> Iterator[tuple[Any, Any]]:
     """Yield the rows and targets of a Parquet file, or of a folder of them, some thousand at a time."""
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise require_extra("pyarrow", "dask") from None
+    parquet = import_extra("pyarrow.parquet", "dask")
     names: list[str] = []
     for file in parquet_parts(path):
         with parquet.ParquetFile(file) as table:

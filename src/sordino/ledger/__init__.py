@@ -7,15 +7,6 @@ from sordino.ledger.records import Entry, Status
 from sordino.ledger.team import Terms, fingerprint
 
 __all__ = [
-    "Account",
-    "BudgetPolicy",
-    "Charge",
-    "Entry",
-    "FilterMode",
-    "Ledger",
-    "RenyiFilter",
-    "Reservation",
-    "Status",
-    "Terms",
-    "fingerprint",
-]
+    "Account", "BudgetPolicy", "Charge", "Entry", "FilterMode", "Ledger", "RenyiFilter", "Reservation",
+    "Status", "Terms", "fingerprint",
+]  # fmt: skip

@@ -11,7 +11,7 @@ from sordino.errors import (
     LedgerError,
     LedgerLockedError,
     LedgerReadOnlyError,
-    require_extra,
+    import_extra,
 )
 from sordino.ledger.address import Address
 from sordino.ledger.store import Row, Store, check_version, create_tables
@@ -50,11 +50,7 @@ class PostgresStore(Store):
     for_update: ClassVar[str] = " FOR UPDATE"
 
     def __init__(self, url: Address, timeout: float, create: bool, migrate: bool = False) -> None:
-        try:
-            import psycopg
-        except ImportError as error:
-            raise require_extra("psycopg", "postgres") from error
-        self._psycopg: Any = psycopg
+        self._psycopg = import_extra("psycopg", "postgres")
         super().__init__(url, timeout)
         self._url = url
         self._schema: str | None = None

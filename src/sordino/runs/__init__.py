@@ -23,25 +23,7 @@ from sordino.runs.search import BestOf, ChooseThenFit
 from sordino.runs.task import Fitted, Task, run, track
 
 __all__ = [
-    "Ask",
-    "BestOf",
-    "ChooseThenFit",
-    "Enclosure",
-    "Fitted",
-    "Journal",
-    "PaperClaim",
-    "Price",
-    "PrivacyReport",
-    "Promise",
-    "ReleaseReport",
-    "RoundBook",
-    "Run",
-    "SavedRun",
-    "Stream",
-    "Task",
-    "Turn",
-    "composed",
-    "resumed",
-    "run",
-    "track",
-]
+    "Ask", "BestOf", "ChooseThenFit", "Enclosure", "Fitted", "Journal", "PaperClaim", "Price",
+    "PrivacyReport", "Promise", "ReleaseReport", "RoundBook", "Run", "SavedRun", "Stream", "Task",
+    "Turn", "composed", "resumed", "run", "track",
+]  # fmt: skip

@@ -28,8 +28,8 @@ from sordino.errors import (
     MissingExtraError,
     ModelFileError,
     UnsupportedError,
+    import_extra,
     levels_to_the_caller,
-    require_extra,
 )
 from sordino.runs import Ask, PrivacyReport
 from sordino.tables import Schema
@@ -519,8 +519,4 @@ def _damage_error(source: Path) -> ModelFileError:
 
 
 def _skops() -> Any:
-    try:
-        import skops.io
-    except ImportError:
-        raise require_extra("skops", "save") from None
-    return skops.io
+    return import_extra("skops.io", "save")

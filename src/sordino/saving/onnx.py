@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.errors import UnsupportedError, require_extra
+from sordino.errors import UnsupportedError, import_extra
 from sordino.runs import PrivacyReport
 from sordino.tables.columns import Block, Number
 from sordino.tables.encoder import PairBlock
@@ -39,18 +39,13 @@ def to_onnx(model: Any, *, tables: bool = False) -> Any:
         raise UnsupportedError(
             f"Expected one of {_MODELS}, fitted, got {name}. Others have no ONNX form here."
         )
-    try:
-        import onnx
-        from skl2onnx import convert_sklearn
-        from skl2onnx.common.data_types import FloatTensorType
-    except ImportError:
-        raise require_extra("skl2onnx", "onnx") from None
+    onnx, skl2onnx = import_extra("onnx", "onnx"), import_extra("skl2onnx", "onnx")
     twin, encoder = _twin(model), getattr(model, "encoder_", None)
     names = [] if encoder is None else [str(name) for name in encoder.get_feature_names_out()]
     width = len(names) or model.n_features_in_
-    inputs = [("clipped", FloatTensorType([None, width]))]
+    inputs = [("clipped", skl2onnx.common.data_types.FloatTensorType([None, width]))]
     options = {id(twin): {"zipmap": False}} if type(twin).__name__ == "LogisticRegression" else None
-    graph = convert_sklearn(
+    graph = skl2onnx.convert_sklearn(
         twin, initial_types=inputs, options=options, target_opset={"": 18, "ai.onnx.ml": 1}
     )
     if hasattr(model, "target_range_"):

@@ -137,13 +137,6 @@ def solvers_with(**wanted: bool) -> tuple[str, ...]:
 
 
 __all__ = [
-    "SOLVERS",
-    "Capabilities",
-    "Entry",
-    "Option",
-    "Options",
-    "Solver",
-    "capabilities_of",
-    "make_solver",
+    "SOLVERS", "Capabilities", "Entry", "Option", "Options", "Solver", "capabilities_of", "make_solver",
     "solvers_with",
-]
+]  # fmt: skip

@@ -21,24 +21,7 @@ from sordino.tables.schema import Schema, draft_schema
 from sordino.tables.shapes import Shape
 
 __all__ = [
-    "Basis",
-    "Blank",
-    "Category",
-    "Date",
-    "Exposure",
-    "Flag",
-    "Ignored",
-    "Number",
-    "Ordinal",
-    "Origin",
-    "Person",
-    "Schema",
-    "Shape",
-    "TableEncoder",
-    "Target",
-    "Text",
-    "Weight",
-    "draft_schema",
-    "learn_schema",
-    "value_shares",
-]
+    "Basis", "Blank", "Category", "Date", "Exposure", "Flag", "Ignored", "Number", "Ordinal", "Origin",
+    "Person", "Schema", "Shape", "TableEncoder", "Target", "Text", "Weight", "draft_schema",
+    "learn_schema", "value_shares",
+]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.errors import InvalidTypeError, SchemaError, require_extra
+from sordino.errors import InvalidTypeError, SchemaError, import_extra
 from sordino.kernel.arrays import Floats, Ints
 from sordino.values import as_float, refuse_unreadable
 
@@ -25,11 +25,7 @@ _WANTED = (
 
 def require_pandas() -> Any:
     """Return pandas, or say which extra brings it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise require_extra("pandas", "tables") from error
-    return pandas
+    return import_extra("pandas", "tables")
 
 
 @dataclass(frozen=True)

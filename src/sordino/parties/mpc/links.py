@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sordino.errors import InvalidInputError, PartyError, require_extra
+from sordino.errors import InvalidInputError, PartyError, import_extra
 from sordino.parties.mpc.transcript import open_private
 
 _HEADER = struct.Struct("<qI")
@@ -407,13 +407,10 @@ DAYS = 730
 
 
 def _cryptography() -> tuple[ModuleType, ModuleType, Any, Any]:
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError:
-        raise require_extra("cryptography", "mpc") from None
-    return x509, serialization, ec, hashes.SHA256()
+    within = "cryptography.hazmat.primitives"
+    names = "cryptography.x509", f"{within}.serialization", f"{within}.asymmetric.ec", f"{within}.hashes"
+    *modules, hashes = (import_extra(name, "mpc") for name in names)
+    return (*modules, hashes.SHA256())
 
 
 def make_key(folder: Path, name: str, suffix: str = "") -> tuple[Path, Path, Path]:
