@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def describe() -> str:
     )
     print(f"# {said}")
     return said
+
+
+def about(command: str, **more: Any) -> dict[str, Any]:
+    """Return what a kept file says of its run: command, day, commit and machine."""
+    from sordino.literature.reproduce.runner import source_commit
+
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    return {"command": command, "date": day, "commit": source_commit(), "machine": describe(), **more}
 
 
 def peak_mb() -> float:

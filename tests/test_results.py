@@ -56,6 +56,13 @@ def test_the_runs_on_the_page_on_scale_are_those_that_were_kept():
     assert made(text) == text
 
 
+def test_the_table_of_the_front_page_is_the_run_that_was_kept():
+    made = runpy.run_path(str(ROOT / "docs" / "figures" / "front.py"))["page"]
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert "| RCV1 sample" in text
+    assert made(text) == text
+
+
 def test_the_table_of_peers_is_the_run_that_was_kept():
     made = runpy.run_path(str(ROOT / "docs" / "figures" / "peers.py"))["page"]
     text = (ROOT / "docs" / "comparison.md").read_text("utf-8")
