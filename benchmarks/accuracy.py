@@ -1,9 +1,9 @@
 """Accuracy of the sparse estimators with their defaults, beside the bars and beside no privacy.
 
-Command: python -m benchmarks.accuracy [--runs 10] [--save]   (splits seeded by the run, noise fresh; five times
-as many on digits and breast cancer, where a test set of 171 rows makes ten runs a lottery)
+Command: python -m benchmarks.accuracy [--runs 10] [--save]   (splits seeded by the run, noise fresh; five
+times as many on digits and breast cancer, where a test set of 171 rows makes ten runs a lottery)
 Needs a9a, imdb and rcv1_sample (docs/datasets.md). (epsilon, 1e-5), one record added or removed. --save keeps
-benchmarks/results/accuracy.json, from which `python docs/figures/front.py --draw` makes the table of the front page.
+benchmarks/results/accuracy.json, from which `python docs/figures/front.py --draw` makes a table of README.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def without_privacy(X, Xt, y, yt) -> float:
 
 
 def classification(runs: int) -> list[dict[str, Any]]:
-    """Return a row for each data set, k and epsilon: the mean accuracy, its standard error, CPU seconds a fit."""
+    """Return a row for each data set, k and epsilon: mean accuracy, standard error, CPU seconds a fit."""
     rows = []
     for name, split, data_norm, k, bars in ROWS:
         small = name in ("digits", "breast cancer")

@@ -1,4 +1,4 @@
-"""The figure of the front page, test accuracy against epsilon on four data sets with defaults only, and its table.
+"""The figure of the front page, test accuracy against epsilon on four data sets by default, and its table.
 
 Command: python docs/figures/front.py   (splits seeded 0..4; the noise is fresh, so points move a little;
 --draw only draws the numbers of docs/images/front.json again, and writes the table from
@@ -83,8 +83,8 @@ def table(kept):
     about, rows = kept["about"], kept["rows"]
     runs = {row["runs"] for row in rows}
     lines = [
-        f"Defaults only, delta = 1e-5, one record added or removed, mean ± standard error over {min(runs)} runs "
-        f"({max(runs)} on digits and breast cancer), the median of their times;",
+        "Defaults only, delta = 1e-5, one record added or removed, mean ± standard error over "
+        f"{min(runs)} runs ({max(runs)} on digits and breast cancer), the median of their times;",
         f"`{about['command']}`, {about['date']}, {about['machine']}. `k` is `n_nonzero_coefs`.",
         "",
         "| data | k | epsilon | accuracy | without privacy | CPU seconds a fit |",
