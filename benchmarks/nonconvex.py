@@ -4,7 +4,8 @@ Command: SORDINO_DATA=... python -m benchmarks.nonconvex --runs 30 --save benchm
 
 Every method minimises ``mean logistic loss + 0.001 sum t^2 / (1 + t^2)`` at the same certified epsilon,
 delta 1e-5, add-remove. ``srm`` and ``agd`` run with their defaults, whose constants were chosen on these two
-data sets; the others get the best of three step sizes with hindsight (the test loss of two pilot runs). A
+data sets; the others get the best of three step sizes with hindsight (the test loss of two pilot runs). "sgd,
+average" returns the mean of its last 30 % of iterates, as ``srm`` does, and "srm, last" its last one. A
 pass reads n records: a recursion of srm reads its batch once and a line search reads all records once.
 Gradient norms are those of the whole training objective, unclipped.
 """
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.machine import describe
+from benchmarks.machine import about
 from sordino.accounting import calibrate
 from sordino.datasets import load
 from sordino.execute import LocalExecutor
@@ -36,7 +37,7 @@ DELTA, PENALTY, PILOTS, POINTS = 1e-5, Nonconvex(1e-3), 2, 16
 STEPS = (1.0, 4.0, 12.0)  # in units of one over the largest curvature
 PASSES = {0.2: 4, 0.5: 5}
 NAMES = {"gd": "DP-GD", "agd": "DP-AGD", "rrp-sgd": "RRPSGD", "srm": "DP-SRM"}
-METHODS = ("gd", "agd", "rrp-sgd", "sgd", "srm")
+METHODS = ("gd", "agd", "rrp-sgd", "sgd", "srm", "sgd, average", "srm, last")
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ def _signs(y: Any) -> np.ndarray:
 def options(method: str, epsilon: float, step: float | None, seed: int) -> Options:
     """Return the setting of a method: the passes of the paper."""
     extra = {} if method in ("gd", "agd") else {"epochs": PASSES[epsilon] * (2 if method == "rrp-sgd" else 1)}
+    method, _, output = method.partition(", ")
+    extra |= {"output": output} if output else {}
     portions = {"gd": 20, "agd": 180}.get(method)
     return Options(max_iter=portions, step_size=step, extra=extra, random_state=seed)
 
@@ -84,7 +87,7 @@ def options(method: str, epsilon: float, step: float | None, seed: int) -> Optio
 def run(task: Task, method: str, step: float | None, seed: int, path: bool = False) -> dict[str, Any]:
     """Run a method once at the certified epsilon."""
     problem = task.problem
-    solver = make_solver(method, problem, options(method, problem.epsilon, step, seed))
+    solver = make_solver(method.partition(",")[0], problem, options(method, problem.epsilon, step, seed))
     plan = calibrate(solver.plan(problem), problem.epsilon, DELTA)
     executor = LocalExecutor(*task.train, problem.data_norm, problem.intercept)
     curator = Curator(executor, plan, NoiseSource.seeded_not_private(seed))
@@ -107,7 +110,7 @@ def passes(curator: Curator) -> float:
 
 def tuned_step(task: Task, method: str) -> float | None:
     """Return the step size with the best test loss of the pilot runs; srm chooses its own."""
-    if method in ("srm", "agd"):  # agd searches for steps itself
+    if method.startswith(("srm", "agd")):  # agd searches for steps itself
         return None
     base = Options().step(task.problem)
     pilots = [range(1000, 1000 + PILOTS)] * len(STEPS)
@@ -154,9 +157,10 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
-    describe()
+    said = about("python -m benchmarks.nonconvex --runs " + str(asked.runs))
     known = asked.save is not None and asked.save.exists()
     results: dict[str, Any] = json.loads(asked.save.read_text("utf-8")) if known else {}
+    results["about"] = said
     for name in asked.tasks:
         for epsilon in PASSES:
             task = Task.of(name, epsilon)

@@ -1,6 +1,7 @@
 """Objective against data passes of hard-thresholding solvers at the same true epsilon.
 
-Command: SORDINO_DATA=... python -m benchmarks.sparse_solvers [--plot curve.png]
+Command: SORDINO_DATA=... python -m benchmarks.sparse_solvers [--save benchmarks/results/sparse_solvers.json]
+         (`python docs/figures/kept.py` makes a table and a picture of docs/solvers/scsg-ht.md from the file)
 
 Every point is a run that was planned and calibrated for that number of passes; each solver gets the best step
 size and batch of a small grid *with hindsight* (the objective on the training records is not private and is
@@ -11,14 +12,16 @@ evaluates two gradients: the count favours variance reduction.
 from __future__ import annotations
 
 import argparse
+import json
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from benchmarks.machine import describe
+from benchmarks.machine import about
 from sordino.accounting import calibrate
 from sordino.datasets import load
 from sordino.execute import LocalExecutor
@@ -124,37 +127,28 @@ def tasks() -> list[Task]:
     ]
 
 
-def draw(curves: dict[str, dict[str, list[float]]], path: str) -> None:
-    """Write the curves as a picture."""
-    from matplotlib.figure import Figure
-
-    from sordino.report.plots import log_axis
-
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axis, (name, lines) in zip(figure.subplots(1, len(curves)), curves.items()):
-        for kind, values in lines.items():
-            axis.plot(PASSES, values, "o-", label=kind)
-        log_axis(axis, at=PASSES)
-        axis.set(title=f"{name}, epsilon {EPSILON:g}", xlabel="data passes", ylabel="objective")
-        axis.legend()
-    figure.savefig(path, dpi=120)
-
-
 def main() -> None:
-    """Print the curves."""
+    """Print the curves, and keep them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plot", help="write the curves to this file")
+    parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
-    describe()
-    curves: dict[str, dict[str, list[float]]] = {}
+    kept: dict[str, Any] = {"about": about("python -m benchmarks.sparse_solvers"), "rows": []}
     for task in tasks():
         print(f"{task.name} {task.x.shape}, k = {task.keep}: objective by passes {PASSES}", flush=True)
         for kind in KINDS:
             found = curve(task, kind)
-            curves.setdefault(task.name, {})[kind] = [value for value, _ in found]
             print(f"  {kind:13s}", " | ".join(f"{v:.4f} ({how})" for v, how in found), flush=True)
-    if asked.plot:
-        draw(curves, asked.plot)
+            row = {
+                "set": task.name,
+                "n": task.x.shape[0],
+                "d": task.x.shape[1],
+                "k": task.keep,
+                "solver": kind,
+            }
+            kept["rows"].append(row | {"passes": PASSES, "objective": [v for v, _ in found]})
+            kept["rows"][-1]["settings"] = [how for _, how in found]
+    if asked.save:
+        asked.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
