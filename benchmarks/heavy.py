@@ -1,18 +1,22 @@
 """Heavy tails: rates of means and regressions, wrong bounds, a real data set, speed.
 
-Command: python -m benchmarks.heavy   (seed 0 for data and noise; the noise of a benchmark is not private)
+Command: python -m benchmarks.heavy [--save benchmarks/results/heavy.json]   (seed 0 for data and noise)
+         (`python docs/figures/kept.py` and `heavy.py` make tables and figures of docs/heavy-tails.md from it)
 Set SORDINO_DATA to a folder with the donor_pva and kddcup99 data sets for the real ones.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import json
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import sordino
-from benchmarks.machine import describe
+from benchmarks.machine import about
 from sordino.datasets import Lognormal, Pareto, StudentT, load
 from sordino.errors import DataNotFoundError
 from sordino.literature.reproduce.heavy import excess_risks, mean_errors, slope
@@ -43,10 +47,42 @@ def wrong_bound(factor: float, order: float, n: int = 10_000, repeats: int = 200
     return float(error[0] / error[1])
 
 
-def designs() -> None:
-    """Print relative errors of the coefficients beside the sparse model with its default clipping."""
-    print("\ndesign (n=20000, d=10)    heavy-tailed  sparse, default clipping   |coef error| / |coef|")
-    for law in (StudentT(2.2), Lognormal(1.0), Pareto(2.5)):
+LEARNERS: dict[str, dict[str, Any]] = {
+    "norms clipped (default)": {},
+    "coordinates truncated": {"solver_options": {"gradient": "truncated"}},
+    "Huber loss": {"loss": "huber"},
+    "disjoint chunks (`split=True`)": {"solver_options": {"split": True}},
+}
+ROWS, DESIGNS = (3000, 10_000, 30_000, 100_000, 300_000), 20
+
+
+def means(repeats: int = 200) -> list[dict[str, Any]]:
+    """Return the errors of means of Pareto(1.03 + v) numbers, their slopes, and what a wrong bound costs."""
+    rows = []
+    for v in ORDERS:
+        auto, known = (mean_errors(v, told, SIZES, repeats) for told in (False, True))
+        worse = [wrong_bound(factor, v) for factor in (10.0, 0.1)]
+        slopes = {"auto": slope(SIZES, auto), "known": slope(SIZES, known)}
+        rows.append(
+            {"v": v, **slopes, "errors": auto, "ten times too large": worse[0], "too small": worse[1]}
+        )
+    return rows
+
+
+def regressions() -> list[dict[str, Any]]:
+    """Return excess risks with Student-t(2.2) features and noise; the theory's slope is -1 (v = 1)."""
+    found = {name: excess_risks(options, ROWS, DESIGNS) for name, options in LEARNERS.items()}
+    return [{"model": name, "slope": slope(ROWS, risks), "risks": risks} for name, risks in found.items()]
+
+
+def designs() -> list[dict[str, Any]]:
+    """Return relative errors of the coefficients beside the sparse model with its default clipping."""
+    rows = []
+    for name, law in {
+        "Student-t(2.2)": StudentT(2.2),
+        "lognormal(1)": Lognormal(1.0),
+        "Pareto(2.5)": Pareto(2.5),
+    }.items():
         rng = np.random.default_rng(0)
         X = law.draw(rng, (20_000, 10)) - law.mean
         w = rng.normal(size=10)
@@ -54,88 +90,86 @@ def designs() -> None:
         found = []
         for model in (sordino.HeavyTailedRegressor(1.0, 1e-6), sordino.SparseLinearRegression(1.0, 1e-6)):
             errors = [np.linalg.norm(model.fit(X, y).coef_ - w) / np.linalg.norm(w) for _ in range(5)]
-            found.append(np.median(errors))
-        print(f"{law!s:26}{found[0]:12.4f}{found[1]:12.4f}")
+            found.append(float(np.median(errors)))
+        rows.append({"law": name, "heavy": found[0], "sparse": found[1]})
+    return rows
 
 
-def gifts() -> None:
-    """Print test errors for the last gift of a donor, from raw amounts and counts."""
+def gifts() -> list[dict[str, Any]]:
+    """Return test errors for the last gift of a donor, from raw amounts and counts."""
     raw = load("donor_pva", encoding="raw", target="amount").data
     X = np.stack([np.asarray(raw[c], dtype=float) for c in GIFTS], axis=1)
     y = np.asarray(raw["LAST_GIFT_AMT"], dtype=float)
     order = np.random.default_rng(0).permutation(len(y))
     train, test = order[:15_000], order[15_000:]
-    print("\ndonor_pva, last gift from 8 raw columns, epsilon 1        test MAE     R^2")
-    models = {
-        "heavy-tailed": sordino.HeavyTailedRegressor(1.0, 1e-6),
-        "heavy-tailed, Huber loss at 5": sordino.HeavyTailedRegressor(
+    sparse, heavy = sordino.SparseLinearRegression, sordino.HeavyTailedRegressor
+    models: dict[str, Any] = {
+        "`HeavyTailedRegressor()`": heavy(1.0, 1e-6),
+        '`HeavyTailedRegressor(loss="huber", huber_threshold=5)`': heavy(
             1.0, 1e-6, loss="huber", huber_threshold=5.0
         ),
-        "sparse, default clipping": sordino.SparseLinearRegression(1.0, 1e-6),
-        "sparse, data_norm=100, target_bound=100": sordino.SparseLinearRegression(
-            1.0, 1e-6, data_norm=100.0, target_bound=100.0
-        ),
-        "sparse, data_norm=1000, target_bound=100": sordino.SparseLinearRegression(
+        "`SparseLinearRegression()`, default clipping": sparse(1.0, 1e-6),
+        "the same, `data_norm=100, target_bound=100`": sparse(1.0, 1e-6, data_norm=100.0, target_bound=100.0),
+        "the same, `data_norm=1000, target_bound=100`": sparse(
             1.0, 1e-6, data_norm=1000.0, target_bound=100.0
         ),
-        "without privacy": sordino.HeavyTailedRegressor(float("inf"), 1e-6, max_iter=500),
+        "`HeavyTailedRegressor(epsilon=inf, max_iter=500)`": heavy(float("inf"), 1e-6, max_iter=500),
     }
+    rows = []
     for name, model in models.items():
         scores = []
         for _ in range(5):
             error = model.fit(X[train], y[train]).predict(X[test]) - y[test]
             spread = np.sum((y[test] - y[test].mean()) ** 2)
             scores.append((np.mean(np.abs(error)), 1 - np.sum(error**2) / spread))
-        print(f"{name:54}{np.median(scores, axis=0)[0]:12.2f}{np.median(scores, axis=0)[1]:8.3f}")
+        absolute, explained = np.median(scores, axis=0)
+        rows.append({"model": name, "mae": float(absolute), "r2": float(explained)})
+    return rows
 
 
-def bytes_sent() -> None:
-    """Print means and quantiles of columns of KDD Cup 99."""
-    raw = load("kddcup99", encoding="raw").data
-    print("\nkddcup99 column       true mean   private mean (5 runs, epsilon 1)")
+def bytes_sent() -> list[dict[str, Any]]:
+    """Return means of columns of KDD Cup 99, five private ones beside the true one and the largest value."""
+    raw, rows = load("kddcup99", encoding="raw").data, []
     for column in ("duration", "dst_bytes", "src_bytes"):
         x = np.asarray(raw[column], dtype=float)
-        runs = "  ".join(f"{sordino.mean(x, 1.0):.1f}" for _ in range(5))
-        print(f"{column:18}{x.mean():12.1f}   {runs}   (largest {x.max():.3g})")
+        runs = [float(sordino.mean(x, 1.0)) for _ in range(5)]
+        rows.append({"column": column, "mean": float(x.mean()), "private": runs, "largest": float(x.max())})
+    return rows
 
 
-def speed() -> None:
-    """Print the time of the mean of a million numbers."""
-    x = Pareto(2.2).draw(np.random.default_rng(0), (1_000_000,))
-    for when in ("first call of the process (loads the library)", "second call"):
-        start = time.perf_counter()
+def speed() -> list[dict[str, Any]]:
+    """Return the time of the mean of a million numbers, the first call and three more."""
+    x, rows = Pareto(2.2).draw(np.random.default_rng(0), (1_000_000,)), []
+    for call in range(4):
+        start, wall = time.process_time(), time.perf_counter()
         sordino.mean(x, 1.0)
-        print(f"mean of a million numbers, moment_bound='auto', {when}: {time.perf_counter() - start:.3f} s")
+        rows.append({"call": call, "cpu": time.process_time() - start, "wall": time.perf_counter() - wall})
+    return rows
+
+
+PARTS = (speed, designs, gifts, bytes_sent, regressions, means)
 
 
 def main() -> None:
-    """Print all figures."""
-    describe()
-    speed()
-    print("\nmean of Pareto(1.03 + v) numbers, epsilon 1, n = 1e3..1e5, 200 repeats")
-    print("   v   theory   slope 'auto'   slope known u   fixed bound x10 and /10: error over ours")
-    for v in ORDERS:
-        auto, known = (slope(SIZES, mean_errors(v, told, SIZES, 200)) for told in (False, True))
-        worse = [wrong_bound(f, v) for f in (10.0, 0.1)]
-        print(f"{v:4}{-v / (1 + v):9.3f}{auto:12.3f}{known:15.3f}{worse[0]:20.1f}{worse[1]:8.1f}")
-    sizes = (3000, 10_000, 30_000, 100_000, 300_000)
-    print("\nregression, Student-t(2.2) features and noise, excess risk: theory slope -1 (v = 1)")
-    for options in (
-        {},
-        {"solver_options": {"gradient": "truncated"}},
-        {"loss": "huber"},
-        {"solver_options": {"split": True}},
-    ):
-        risks = excess_risks(options, sizes, 20)
-        print(f"{options!s:30}{slope(sizes, risks):8.2f}   " + " ".join(f"{r:.2g}" for r in risks))
-    designs()
-    try:
-        gifts()
-        bytes_sent()
-    except DataNotFoundError as error:
-        print(f"\nno real data: {error}")
+    """Print all figures, and keep them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", type=Path)
+    asked = parser.parse_args()
+    kept: dict[str, Any] = {
+        "about": about("python -m benchmarks.heavy", designs=DESIGNS, rows=ROWS, sizes=SIZES)
+    }
+    for part in PARTS:
+        try:
+            kept[part.__name__] = part()
+        except DataNotFoundError as error:
+            print(f"no real data: {error}")
+            continue
+        for row in kept[part.__name__]:
+            print(part.__name__, row, flush=True)
+    if asked.save:
+        asked.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     with seeded_noise_not_private(0):
-        sys.exit(main())
+        main()

@@ -157,15 +157,14 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
-    said = about("python -m benchmarks.nonconvex --runs " + str(asked.runs))
+    said = about("python -m benchmarks.nonconvex")
     known = asked.save is not None and asked.save.exists()
     results: dict[str, Any] = json.loads(asked.save.read_text("utf-8")) if known else {}
-    results["about"] = said
     for name in asked.tasks:
         for epsilon in PASSES:
             task = Task.of(name, epsilon)
             for method in asked.methods:
-                found = measure(task, method, asked.runs)
+                found = {**measure(task, method, asked.runs), "date": said["date"], "commit": said["commit"]}
                 results.setdefault(name, {}).setdefault(str(epsilon), {})[method] = found
                 show(name, epsilon, method, found)
                 if asked.save:
