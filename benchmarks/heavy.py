@@ -137,6 +137,40 @@ def bytes_sent() -> list[dict[str, Any]]:
     return rows
 
 
+def bounded(repeats: int = 150) -> list[dict[str, Any]]:
+    """Return how intervals of means between declared bounds hold, and errors beside other ways to ask."""
+
+    def normal(rng: Any, n: int) -> Any:
+        return rng.normal(size=n)
+
+    def outlying(rng: Any, n: int) -> Any:
+        return np.where(rng.random(n) < 0.01, 50.0, rng.normal(size=n))
+
+    def exponential(rng: Any, n: int) -> Any:
+        return rng.exponential(size=n)
+
+    rows, rng = [], np.random.default_rng(0)
+    for name, draw, truth, bounds, n, epsilon in (
+        ("N(0, 1), 1 % at 50", outlying, 0.5, (-60.0, 60.0), 1000, 1.0),
+        ("N(0, 1), 1 % at 50", outlying, 0.5, (-60.0, 60.0), 5000, 0.3),
+        ("N(0, 1)", normal, 0.0, (-60.0, 60.0), 1000, 1.0),
+        ("exponential", exponential, 1.0, (0.0, 20.0), 1000, 1.0),
+    ):
+        plain = {"center": sum(bounds) / 2, "threshold": (bounds[1] - bounds[0]) / 2}
+        ways: dict[str, dict[str, Any]] = {"error": {"bounds": bounds}, "plain": plain, "without bounds": {}}
+        found: dict[str, list[Any]] = {way: [] for way in ways}
+        for _ in range(repeats):
+            x = draw(rng, n)
+            for way, options in ways.items():
+                found[way].append(sordino.mean(x, epsilon, 1e-6, **options))
+        ends = [m.interval for m in found["error"]]
+        coverage = float(np.mean([low <= truth <= high for low, high in ends]))
+        errors = {way: float(np.mean(np.abs(np.array(m, dtype=float) - truth))) for way, m in found.items()}
+        about_it = {"law": name, "bounds": bounds, "n": n, "epsilon": epsilon, "repeats": repeats}
+        rows.append({**about_it, "coverage": coverage, **errors})
+    return rows
+
+
 def speed() -> list[dict[str, Any]]:
     """Return the time of the mean of a million numbers, the first call and three more."""
     x, rows = Pareto(2.2).draw(np.random.default_rng(0), (1_000_000,)), []
@@ -147,7 +181,7 @@ def speed() -> list[dict[str, Any]]:
     return rows
 
 
-PARTS = (speed, designs, gifts, bytes_sent, regressions, means)
+PARTS = (speed, bounded, designs, gifts, bytes_sent, regressions, means)
 
 
 def main() -> None:

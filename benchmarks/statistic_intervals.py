@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--only", default="", help="One statistic, or 'limits'.")
     parser.add_argument("--column", default="", help="Columns whose names hold this.")
-    parser.add_argument("--doubt", type=float, help="Another DOUBT of tails; nothing is kept then.")
+    parser.add_argument("--doubt", type=float, help="Another DOUBT of tails, kept apart.")
     asked = parser.parse_args()
     if asked.doubt is not None:
         hidden.two_sides.__defaults__ = (asked.doubt,)
@@ -182,7 +182,9 @@ def main() -> None:
             for n, epsilon in settings:
                 found = measured(ask, n, epsilon, asked.repeats)
                 print(statistic, column, n, epsilon, found, flush=True)
-                if asked.repeats >= 1000 and asked.doubt is None:
+                if asked.doubt is not None:
+                    kept(f"doubt {asked.doubt:g}", statistic, column, n, epsilon, found)
+                elif asked.repeats >= 1000:
                     kept(part, statistic, column, n, epsilon, found)
 
 
