@@ -66,7 +66,7 @@ def test_the_report_is_private_and_within_what_was_asked():
     report = learn_schema(BLANK, people(2000), epsilon=0.7, delta=1e-5).privacy
     assert report.is_private
     assert 0.69 < report.epsilon <= 0.7
-    assert [release.name for release in report.releases] == ["numbers", "levels"]
+    assert [release.name for release in report.releases] == ["numbers", "finer", "levels"]
     assert any("'age': bounds (low and high) learned" in note for note in report.notes)
     assert "number of records: 2000" in report.public
 
@@ -81,7 +81,7 @@ def test_columns_without_a_kind_are_told_apart():
     assert 15 < age.low < 30 < 70 < age.high < 90
     assert town.levels == ("Bonn", "Rome")
     assert who.word == "number"  # texts of digits
-    assert [release.name for release in learned.privacy.releases] == ["numbers", "levels", "kinds"]
+    assert [release.name for release in learned.privacy.releases] == ["numbers", "finer", "levels", "kinds"]
     assert not learned.schema.unknown
 
 
@@ -124,6 +124,19 @@ def test_bounds_follow_the_unit(unit):
     column = learn_schema(Schema([Number("x")]), table, epsilon=2.0).schema.columns[0]
     assert 0.9 * unit < column.low < 1.2 * unit < 4.7 * unit < column.high < 5.3 * unit
     assert "declare" not in column.source
+
+
+def test_years_and_days_keep_bounds_near_their_ends():
+    public = public_generator(0)
+    table = {"year": public.integers(1995, 2004, 7000), "skewed": np.exp(public.normal(5, 2, 7000))}
+    table["day"] = pd.Timestamp("2021-03-01") + pd.to_timedelta(public.integers(0, 90, 7000), unit="D")
+    blank = Schema([Number("year"), Number("skewed"), Date("day")])
+    year, skewed, day = learn_schema(blank, table, epsilon=0.5, delta=1e-5).schema.columns
+    assert 1992 < year.low <= 1995 < 2003 <= year.high < 2006
+    assert 2 < skewed.low < np.exp(3)
+    assert np.exp(7) < skewed.high < np.exp(10)
+    assert datetime.date(2021, 1, 1) < day.low <= datetime.date(2021, 3, 5)
+    assert datetime.date(2021, 5, 25) <= day.high < datetime.date(2021, 8, 1)
 
 
 def test_beyond_the_last_cell_a_column_stays_blank_and_an_end_says_so():
@@ -221,7 +234,7 @@ def test_one_record_moves_both_questions_by_their_sensitivity_at_most(relation):
         for column, value in zip(changed, (np.nan, 1e300, -1, 5, 2)):
             column[0] = value if kind is Relation.REPLACE_ONE else (np.nan if column.dtype == float else -1)
         other = ValueExecutor(n, tuple(changed[:2]), tuple(zip(changed[2:], texts)))
-        tree, cells = NumberTree(2, 5), Grid(np.sinh(np.linspace(-9, 9, 33)))
+        tree, cells = NumberTree(2, 5), [Grid(np.sinh(np.linspace(-e, e, 33))) for e in (9, 3)]
         moved = np.sqrt(np.square(tree.evaluate(full, cells) - tree.evaluate(other, cells)).sum())
         assert moved <= tree.sensitivity(kind, None) * (1 + 1e-12)
         kinds = ValueKinds(2)

@@ -587,7 +587,8 @@ class NumberTree(RankTree):
     needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
 
     def evaluate(self, records: ValueColumns, params: Any) -> Floats:
-        """Return the counts of all columns in the cells of one grid."""
+        """Return the counts of all columns, each in the cells of its own grid."""
         columns = [records.numbers(column) for column in range(self.columns)]
-        cells = [params.cells(numbers[~np.isnan(numbers)]) for numbers in columns]
+        pairs = zip(params, columns, strict=True)
+        cells = [grid.cells(numbers[~np.isnan(numbers)]) for grid, numbers in pairs]
         return tree_above(np.array([np.bincount(c, minlength=2**self.depth) for c in cells], dtype=float))

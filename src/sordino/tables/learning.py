@@ -21,14 +21,15 @@ from sordino.problems.scales import REACH, FrequentValues, Grid, NumberTree, Val
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import draw_receipt
 from sordino.solvers.base import noise_in
-from sordino.solvers.heavy.location import border_variances, counts_below, quantiles_of
+from sordino.solvers.heavy.location import border_variances, cells_at, counts_below
 from sordino.tables.columns import Category, Column, Date, Ignored, Number, Person, Target, Text, day_of
 from sordino.tables.schema import Schema
 from sordino.tables.values import Frame, factorise
 from sordino.values import at_least, at_most
 
-# 2^11 cells, about 6 % wide, on both sides of zero: bounds need no more.
-DEPTH = 11
+# 2^11 cells, about 6 % wide, on both sides of zero, then 2^7 of one width around what was found: years and
+# dates, which differ by little beside what they are, need these.
+DEPTH, FINER = 11, 7
 _SIDE = np.exp2(np.linspace(-REACH, REACH, 2 ** (DEPTH - 1) - 1))
 CELLS = Grid(np.concatenate([[-_SIDE[-1]], -_SIDE[::-1], [0.0], _SIDE, [_SIDE[-1]]]))
 # Bounds are the quantiles at this rank and its mirror image, or farther in where noise could reach them.
@@ -47,8 +48,8 @@ RARE = 0.5
 HIDDEN = 0.1
 # An epsilon above this one is no remedy.
 _LARGEST = 1000.0
-# The deviation of the noise in a count below a border, in units of that of one node of the tree.
-_BORDERS = math.sqrt(float(border_variances(DEPTH).max()))
+# The deviation of the noise in a count below a border, in units of that of one node of a tree, by its depth.
+_BORDERS = {depth: math.sqrt(float(border_variances(depth).max())) for depth in (DEPTH, FINER)}
 
 
 class Learned(NamedTuple):
@@ -58,18 +59,26 @@ class Learned(NamedTuple):
     privacy: PrivacyReport
 
 
-Bounds = tuple[float, float, float]
-"""Released bounds of a column and the rank they stand for."""
+class End(NamedTuple):
+    """The outer border of a cell that holds a private quantile, the width of that cell and the rank."""
+
+    value: float
+    width: float
+    rank: float
+
+
+Bounds = tuple[End, End]
+"""Released bounds of a column."""
 
 
 @dataclass(frozen=True)
 class ColumnLearner:
-    """One noisy tree of counts for the numbers, one release of frequent values for the categories.
+    """Noisy trees of counts for the numbers, one release of frequent values for the categories.
 
     Columns without a kind are asked both ways, and how many of their values are numbers.
 
-    **Privacy.** At most three releases, two Gaussian ones and a :class:`StableCounts`. Bounds are read off
-    the tree, so they cost nothing more.
+    **Privacy.** Gaussian releases and a :class:`StableCounts`. Bounds are read off the trees, so they cost
+    nothing more, and so do the cells of the next tree.
     """
 
     numbers: int
@@ -81,7 +90,8 @@ class ColumnLearner:
         """Declare the releases; no data is touched."""
         releases = {}
         if self.numbers:
-            releases["numbers"] = Release(NumberTree(self.numbers, DEPTH), problem.gaussian(), mean=False)
+            for name, depth in (("numbers", DEPTH), ("finer", FINER)):
+                releases[name] = Release(NumberTree(self.numbers, depth), problem.gaussian(), mean=False)
         if self.texts:
             stable = StableCounts(delta=self.rare, columns=self.texts)
             releases["levels"] = Release(FrequentValues(self.texts), stable, mean=False)
@@ -96,7 +106,7 @@ class ColumnLearner:
         ``labels`` asks for two levels of a target, so for twice as many as one level needs.
         """
         noises = {name: noise_in(plan, name) for name in plan.releases}
-        wide, seen = NOISES * math.sqrt(2.0) + NOISES * _BORDERS / FARTHEST, 0.0
+        wide, seen = NOISES * math.sqrt(2.0) + NOISES * _BORDERS[DEPTH] / FARTHEST, 0.0
         if self.texts:
             release = plan.releases["levels"]
             threshold = release.mechanism.threshold(release.sensitivity(plan.relation))  # type: ignore[attr-defined]
@@ -107,8 +117,12 @@ class ColumnLearner:
         """Yield the bounds and the levels."""
         bounds: list[Bounds | None] = []
         if self.numbers:
-            noise = noise_in(curator.plan, "numbers")
-            bounds = [_bounds(tree, noise, problem.population) for tree in curator.release("numbers", CELLS)]
+            grids = [CELLS] * self.numbers
+            for name in ("numbers", "finer"):
+                noise, trees = noise_in(curator.plan, name), curator.release(name, grids)
+                found = [_ends(t, noise, problem.population, g) for t, g in zip(trees, grids, strict=True)]
+                bounds = [_closer(*pair) for pair in zip(bounds or found, found, strict=True)]
+                grids = [_finer(ends) for ends in found]
         levels = curator.release("levels") if self.texts else []
         # Whether a column without a kind holds numbers; None where noise hides it.
         kinds: list[bool | None] = []
@@ -296,31 +310,57 @@ class Wanted:
         return found
 
 
-def _bounds(nodes: Floats, noise: float, population: int) -> Bounds | None:
-    total = float(np.clip(nodes[:2].sum(), 1.0, population))
-    rank = max(OUTSIDE, NOISES * _BORDERS * noise / total)
+def _ends(nodes: Floats, noise: float, population: int, grid: Grid) -> Bounds | None:
+    """Return bounds read off a noisy tree of counts; None where its noise hides them."""
+    total, depth = float(np.clip(nodes[:2].sum(), 1.0, population)), grid.borders.size.bit_length() - 1
+    rank = max(OUTSIDE, NOISES * _BORDERS[depth] * noise / total)
     if rank > FARTHEST:
         return None
-    ranks = np.array([rank, 1.0 - rank]) * total
-    below = counts_below(nodes, DEPTH, total)
-    ends = quantiles_of(below, total, ranks, CELLS.borders)
-    low, high = (float(f"{end:.{DIGITS}g}") if abs(end) > 2.0**-REACH else 0.0 for end in ends)
-    return low, high, rank
+    below, borders = counts_below(nodes, depth, total), grid.borders
+    low, high = cells_at(below, total, np.array([rank, 1.0 - rank]) * total)[1].tolist()
+    widths = np.diff(borders)[[low, high]].tolist()
+    return End(float(borders[low]), widths[0], rank), End(float(borders[high + 1]), widths[1], 1.0 - rank)
+
+
+def _closer(old: Bounds | None, new: Bounds | None) -> Bounds | None:
+    """Return of either end the one that the narrower cell tells."""
+    if old is None or new is None:
+        return old
+    low, high = (min(pair, key=lambda end: end.width) for pair in zip(old, new, strict=True))
+    return low, high
+
+
+def _finer(found: Bounds | None) -> Grid:
+    """Return cells of one width, as far beyond the ends on both sides as half of what is between them."""
+    low, high = (-1.0, 1.0) if found is None else (found[0].value, found[1].value)
+    beyond = (high - low) / 2.0
+    return Grid(np.linspace(low - beyond, high + beyond, 2**FINER + 1))
+
+
+def _rounded(low: float, high: float) -> tuple[float, float]:
+    """Return two ends in three digits or more, rounded outwards by a hundredth of their distance at most."""
+    low, high = (end if abs(end) > 2.0**-REACH else 0.0 for end in (low, high))
+    if low == high:
+        return (float(f"{low:.{DIGITS}g}"),) * 2
+    sizes = (math.log10(min(high - low, abs(end) or math.inf)) for end in (low, high))
+    units = [10.0 ** (math.floor(size) + 1 - DIGITS) for size in sizes]
+    ends = units[0] * math.floor(low / units[0]), units[1] * math.ceil(high / units[1])
+    return float(f"{ends[0]:.15g}"), float(f"{ends[1]:.15g}")
 
 
 def _with_bounds(column: Any, bounds: Bounds | None) -> Column:
     if bounds is None:
         return replace(column, source="not learned: too few records for this budget")
-    low, high, rank = bounds
-    source = f"learned: private quantiles at {rank:.2g} and {1 - rank:.2g}"
+    low, high = _rounded(bounds[0].value, bounds[1].value)
+    source = f"learned: private quantiles at {bounds[0].rank:.2g} and {bounds[1].rank:.2g}, rounded outwards"
     if max(abs(low), abs(high)) >= FARTHEST_CELL:
         if low == high:  # where beyond is not known, and bounds around the end would clip every value
             return replace(column, source=f"not learned: values beyond {low:g}; {REMEDY}")
         source += f", which end at {FARTHEST_CELL:g}; {REMEDY}"
-    if low == high:  # one value fills the column
-        if low == 0.0 and not isinstance(column, Date):
+    if low == high:  # zero fills the column
+        if not isinstance(column, Date):
             source += f"; what is within {2.0**-REACH:.2g} counts as zero: if not all is zero, {REMEDY}"
-        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+        low, high = -0.5, 0.5
     if isinstance(column, Date):
         first = min(day_of(low), datetime.date.max.toordinal() - 1)
         days = [datetime.date.fromordinal(day) for day in (first, max(day_of(high), first + 1))]

@@ -165,12 +165,17 @@ def _descend(to_the_right: Bools) -> Ints:
 # ------------------------------------------- Reading ranks off a noisy tree of counts: free post-processing
 
 
-def quantiles_of(below: Floats, total: float, ranks: Floats, borders: Floats) -> Floats:
-    """Return the values at the ranks of one column, from the noisy counts up to each cell."""
+def cells_at(below: Floats, total: float, ranks: Floats) -> tuple[Floats, Ints]:
+    """Return rising counts up to each cell, made of noisy ones, and the cells at the ranks of one column."""
     # Counts below cannot fall: the middle between the nearest rising sequences above and below.
     below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
     below = np.clip(below, 0.0, total)
-    cell = np.minimum(np.searchsorted(below, ranks, side="left"), below.size - 1)
+    return below, np.minimum(np.searchsorted(below, ranks, side="left"), below.size - 1)
+
+
+def quantiles_of(below: Floats, total: float, ranks: Floats, borders: Floats) -> Floats:
+    """Return the values at the ranks of one column, from the noisy counts up to each cell."""
+    below, cell = cells_at(below, total, ranks)
     before = np.where(cell > 0, below[cell - 1], 0.0)
     inside = np.clip((ranks - before) / np.maximum(below[cell] - before, 1e-9), 0.0, 1.0)
     return borders[cell] + inside * (borders[cell + 1] - borders[cell])
