@@ -252,7 +252,7 @@ def test_a_score_outside_of_its_own_interval_is_refused_and_a_booked_price_is_co
 ):
     typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "s.json")
     typed("report", model, "--scores", "s.json", *booked, "--output", "p.html")
-    assert "private: confirmed by ledger budget.db, entry " in (folder / "p.html").read_text("utf-8")
+    assert "private: confirmed by ledger budget.db, reservation " in (folder / "p.html").read_text("utf-8")
     found = json.loads((folder / "s.json").read_text("utf-8"))
     found["value"] = found["interval"][1] + 0.01
     (folder / "s.json").write_text(json.dumps(found), "utf-8")

@@ -25,8 +25,9 @@ def test_a_model_is_fitted_booked_and_saved(model, folder):
     assert np.mean(saved.predict(named(X)) == y) > 0.9
     assert list(saved.feature_names_in_) == list("abcd")
     with sordino.Ledger.open(folder / "budget.db") as ledger:
-        entry, line = ledger.history("people")
+        entry, line, file = ledger.history("people")
         assert ledger.models("people") == {(1,): line.plan_digest}
+        assert ledger.files("people") == {file.plan_digest: (1,)}
     assert entry.status.value == "settled"
     run = about(model)["about"]["run"]
     assert run["settings"]["epsilon"] == 2.0

@@ -154,13 +154,11 @@ def test_a_draft_and_a_check_keep_the_file_its_options_and_the_ledger(folder, bo
 
 def test_inspect_and_evaluate_say_of_an_edited_model_that_the_ledger_knows_another(folder, model, booked):
     said = typed("inspect", model, *booked[:2])
-    assert "private, confirmed by ledger budget.db, entry 1: releases and model" in said
+    assert "private, confirmed by ledger budget.db, reservation 1: releases, model and file" in said
     edited = sordino.load(model)
     edited.coef_ = -edited.coef_
     edited.save("e.sordino", about=sordino.saving.about(model)["about"])
-    denied = (
-        "releases confirmed by ledger budget.db, entry 1; this model is NOT the one that the ledger knows"
-    )
+    denied = "releases confirmed by ledger budget.db, reservation 1; this model is NOT the one that the ledger knows"
     assert f"unverified copy, {denied}" in typed("inspect", "e.sordino", *booked[:2])
     score = ("people.csv", "--target", "y", *booked, "--epsilon", 1)
     assert f"Note: {denied}." in typed("evaluate", "e.sordino", *score)

@@ -123,8 +123,8 @@ def test_door_04_models_of_tables_and_texts_that_mix_rows_are_still_seen():
 # ---------------------------------------------------------------- 3: what a file says of itself is no proof
 
 
-def edited(path, **changes):
-    """Write other numbers into the report beside the model; the model's own stays as it is."""
+def edited(path, run=None, **changes):
+    """Write other numbers into the report beside the model, or the run; the model's own stay as they are."""
     import json
     import zipfile
 
@@ -132,6 +132,7 @@ def edited(path, **changes):
         parts = {name: archive.read(name) for name in archive.namelist()}
     facts = json.loads(parts["sordino.json"])
     facts["report"] |= changes
+    facts["about"].setdefault("run", {}).update(run or {})
     parts["sordino.json"] = json.dumps(facts).encode()
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in parts.items():
@@ -275,16 +276,51 @@ def test_other_doors_a_page_finds_the_reservation_of_its_own_run_among_equal_one
         typed(*fit, *booked, "--output", tmp_path / f"{name}.sordino")
     model = sordino.load(tmp_path / "first.sordino")
     place = {"ledger": tmp_path / "ledger.db", "dataset_id": "ward"}
-    page = report_html(model.privacy_, **place)
-    assert "ended as planned (one of reservations 1, 3 and 5; nothing says which)" in page
-    assert "confirmed by ledger ledger.db, one of entries 1, 3, 5<" in page
-    assert "confirmed by ledger ledger.db, entry 1: releases and model<" in report_html(model, **place)
+    copy = sordino.PrivacyReport.from_json(model.privacy_.to_json())
+    page = report_html(copy, **place)
+    assert "ended as planned (one of reservations 1, 4 and 7; nothing says which)" in page
+    assert "confirmed by ledger ledger.db, one of reservations 1, 4, 7<" in page
+    assert "confirmed by ledger ledger.db, reservation 1: releases, model and file<" in report_html(
+        model, **place
+    )
     other = report_html(model, **place, ran=("2020-01-01T00:00:00+00:00", "2020-01-02T00:00:00+00:00"))
     assert "no reservation of &#39;ward&#39; for just these releases from the time when it ran" in other
     typed("report", tmp_path / "first.sordino", *booked[:2], "--output", tmp_path / "first.html")
     page = (tmp_path / "first.html").read_text("utf-8")
-    assert "confirmed by ledger ledger.db, entry 1: releases and model<" in page
+    assert "confirmed by ledger ledger.db, reservation 1: releases, model and file<" in page
     assert '<tr><th scope="row">before</th><td>0.0 %</td>' in page
+
+
+def test_other_doors_a_page_does_not_confirm_what_somebody_wrote_into_a_file(tmp_path, monkeypatch):
+    """Who ran it, how many records it used, and the value of a score could be edited on a green page."""
+    from tests.cli.helpers import typed
+
+    monkeypatch.chdir(tmp_path)
+    X = numbers()
+    np.savez("rows.npz", X=X, y=1 * (X[:, 0] > 0))
+    booked = ("--ledger", "l.db", "--dataset", "ward")
+    typed("ledger", "create", "l.db", "ward", "--epsilon", 9, "--delta", 1e-4)
+    options = ("--model", "logistic", "--set", "data_norm=1", "--epsilon", 1)
+    typed("fit", "rows.npz", *options, *booked, "--output", "m.sordino")
+    typed("evaluate", "m.sordino", "rows.npz", "--epsilon", 1, *booked, "--output", "s.json")
+    page = ("--ledger", "l.db", "--scores", "s.json", "--output")
+    typed("report", "m.sordino", *page, "true.html")
+    whole = (tmp_path / "true.html").read_text("utf-8")
+    assert "confirmed by ledger l.db, reservation 1: releases, model and file<" in whole
+    assert "private: confirmed by ledger l.db, reservation 4: releases and file<" in whole
+    score = (tmp_path / "s.json").read_text("utf-8")
+    (tmp_path / "s.json").write_text(score.replace('"data": "rows.npz', '"data": "other.npz'), "utf-8")
+    edited("m.sordino", run={"person": "Prof. Maier"})
+    typed("report", "m.sordino", *page, "edited.html")
+    other = (tmp_path / "edited.html").read_text("utf-8")
+    denied = "what else the file says is NOT what was written when it was released"
+    assert f"releases and model confirmed by ledger l.db, reservation 1; {denied}<" in other
+    assert f"unverified copy: releases confirmed by ledger l.db, reservation 4; {denied}<" in other
+    assert "<strong>Not the file that was written.</strong>" in other
+    assert "private: " not in other
+    assert f"Note: releases and model confirmed by ledger l.db, reservation 1; {denied}." in typed(
+        "evaluate", "m.sordino", "rows.npz", "--epsilon", 1, *booked
+    )
 
 
 def test_other_doors_a_graph_says_its_guarantee():

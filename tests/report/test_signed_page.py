@@ -247,7 +247,7 @@ def test_a_copy_is_confirmed_by_a_run_that_settled_with_fresh_noise_and_by_no_ot
             model = fit().fit(people())
     said = model.privacy_.to_dict() | {"seeded": False}  # as a file says that somebody edited
     page = report_html(PrivacyReport.from_dict(said), ledger=ledger, dataset_id="ward")
-    assert ("private: certified when it was made, confirmed by ledger l.db, entry 1" in page) == (
+    assert ("private: certified when it was made, confirmed by ledger l.db, reservation 1" in page) == (
         why == "settled"
     )
     assert (">unverified copy<" in page) == (why != "settled")
@@ -264,7 +264,7 @@ def test_a_copy_with_a_learned_schema_is_confirmed_by_the_receipts_of_that_schem
     learned = learn_schema(blank, people(), 1.0, 1e-6, **booked).schema
     sordino.LogisticRegression(1.0, 1e-6, schema=learned, **booked).fit(people()).save(tmp_path / "m")
     page = report_html(sordino.load(tmp_path / "m"), **booked)
-    assert "private: certified when it was made, confirmed by ledger l.db, entry 2" in page
+    assert "private: certified when it was made, confirmed by ledger l.db, reservation 2" in page
     assert "the receipts of the schema are there too" in page
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 import sys
@@ -183,7 +184,7 @@ def evaluate(
         found["data"] += ", the name of the file that it was fitted to"
         found["notes"].append(f"scored on {found['data']}: score records that it has not seen")
     if public:
-        _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, as_json)
+        _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, as_json, asked)
         return
     if by is not None:
         table = sordino.private_scores_by(fitted, rows.X, rows.y, by=by, metric=metric, **asked)
@@ -197,7 +198,7 @@ def evaluate(
         score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
         found |= _private(score)
     shared.tell_budget(asked)
-    _tell(row, found, output, as_json)
+    _tell(row, found, output, as_json, asked)
 
 
 @click.command()
@@ -271,7 +272,8 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
     return {"value": sign * found, "baseline": baseline}
 
 
-def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool) -> None:
+def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool, asked: dict[str, Any]) -> None:
+    from sordino.saving.files import attest
     from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD
 
     report, ends = found.get("privacy"), found.get("interval", ())
@@ -286,7 +288,8 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool) -
     if output is not None:
         from sordino.tables.files import replace_file
 
-        replace_file(output, f"{shared.text(whole)}\n".encode())
+        replace_file(output, content := f"{shared.text(whole)}\n".encode())
+        attest(report, asked["ledger"], asked["dataset_id"], "", hashlib.sha256(content).hexdigest())
     if as_json:
         shared.document(whole)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -86,7 +87,7 @@ def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> tuple[Any
     ran = (run["started"], run["finished"]) if "started" in run else None
     report, found = booking_of(report, ledger, dataset, ran, model_digest(model))
     if isinstance(found, Booking):
-        return report, found.confirmation, found.model == "another"
+        return report, found.confirmation, found.doubt == "another"
     return report, found.rstrip("."), False
 
 
@@ -197,14 +198,15 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
 def _score(path: Path, digest: str) -> tuple[str, Any]:
     """Return the name and the score in a file of `sordino evaluate --output`, of this model."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        text = path.read_bytes()
+        found = json.loads(text)
         if found.get("model", digest) != digest:
             raise InvalidInputError(
                 f"{path.name!r} is the score of another model. Pass the scores of this one."
             )
         unknown = "" if "model" in found else " (model not stated)"
         name = f"{found['metric']} on {found['data']}" if "data" in found else found["metric"]
-        return f"{name}{unknown}", _value(found)
+        return f"{name}{unknown}", _value(found, hashlib.sha256(text).hexdigest())
     except InvalidInputError:
         raise
     except (OSError, KeyError, TypeError, ValueError, AttributeError):
@@ -213,8 +215,10 @@ def _score(path: Path, digest: str) -> tuple[str, Any]:
         ) from None
 
 
-def _value(found: dict[str, Any]) -> Any:
+def _value(found: dict[str, Any], digest: str) -> Any:
     """Return a score as it was before it was written: private, exact, by group, or a calibration curve."""
+    from dataclasses import replace
+
     import numpy as np
 
     from sordino.estimators.metrics import CalibrationCurve
@@ -223,7 +227,7 @@ def _value(found: dict[str, Any]) -> Any:
 
     if found["privacy"] is None:
         return float(found["value"])
-    report, of = PrivacyReport.from_dict(found["privacy"]), found.get("model", "")
+    report, of = replace(PrivacyReport.from_dict(found["privacy"]), file=digest), found.get("model", "")
     if "curve" in found:  # the texts "nan" and "inf" are numbers too
         arrays = {name: np.asarray(value, dtype=float) for name, value in found["curve"].items()}
         curve: Any = {name: value if value.ndim else float(value) for name, value in arrays.items()}

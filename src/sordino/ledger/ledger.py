@@ -240,21 +240,21 @@ def booked_for(event: dp.DpEvent, entries: Sequence[Entry], later: Sequence[int]
     return numbers
 
 
-def attested_models(entries: Sequence[Entry], owners: Mapping[int, str]) -> dict[tuple[int, ...], str]:
-    """Return the digests of released models by the numbers of their reservations.
+def attested(kind: str, entries: Sequence[Entry], owners: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of reservations by the digests of the models, or files, that were made of them.
 
     They are lines that cost nothing (:meth:`Ledger.attest`); only the process that booked is believed.
     """
-    found: dict[tuple[int, ...], str] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for entry in entries:
-        said = re.fullmatch(r"model of reservation ((?:[0-9]{1,18}, )*[0-9]{1,18})", entry.description)
+        said = re.fullmatch(rf"{kind} of reservation ((?:[0-9]{{1,18}}, )*[0-9]{{1,18}})", entry.description)
         numbers = tuple(map(int, said[1].split(", "))) if said and entry.event_json == _NOTHING else ()
         makers = {
             owners.get(number, "").split("|")[:5] == owners.get(entry.sequence, "").split("|")[:5]
             for number in numbers
         }
         if makers == {True}:
-            found.setdefault(numbers, entry.plan_digest)
+            found.setdefault(entry.plan_digest, numbers)
     return found
 
 
@@ -650,38 +650,50 @@ class Ledger:
             store.update_account(replace(dataset, account=account))
         return entry
 
-    def attest(self, dataset_id: str, event: dp.DpEvent, digest: str) -> None:
+    def attest(self, dataset_id: str, event: dp.DpEvent, digest: str, file: str = "") -> None:
         """Write down which model this process released under its settled reservations for an event.
 
         The digest is a line of its own at the end of the history, in the chain of all others, which costs
         nothing. It is written once for a run: who edits the model later finds it there. A process that ends
-        before leaves none, and then nobody can say which model it was. **Privacy.** The digest is a
-        function of released numbers.
+        before leaves none, and then nobody can say which model it was. ``file`` is the digest of a file with
+        this model, or of a score where there is no model (""): with what it says of the run. **Privacy.** A
+        digest is a function of released and declared facts.
         """
+        said = {kind: text(found, kind) for kind, found in (("model", digest), ("file", file)) if found}
         for one in self.parts(name(dataset_id, "dataset_id")):
             with self._store.transaction(write=True) as store:
                 dataset, owners = store.dataset(one, lock=True), store.owners_of(one)
                 entries = store.entries(one)
-                known = attested_models(entries, owners)
+                known = {kind: attested(kind, entries, owners) for kind in said}
+                told = known["model" if digest else "file"]
                 mine = [e for e in entries if e.status is Status.SETTLED and is_mine(owners[e.sequence])]
-                free = [e for e in mine if (e.sequence,) not in known]
+                free = [e for e in mine if (e.sequence,) not in told.values()]
                 runs = [tuple(booked_for(event, found)) for found in (free, mine)]
-                run = next((numbers for numbers in runs if numbers and numbers not in known), None)
-                if run is None or digest in known.values():
-                    continue
+                new = (numbers for numbers in runs if numbers and numbers not in told.values())
+                run = told.get(digest or file) or next(new, ())
                 charge = Charge((0.0,) * len(dataset.account.filter.orders), 0.0, 0.0)
-                booked = replace(dataset, account=dataset.account.book(charge))
-                words = f"model of reservation {', '.join(map(str, run))}", text(digest, "digest"), ""
-                number = booked.account.count
-                entry = Entry(one, number, Status.SETTLED, _NOTHING, charge, *words, now(), now())
-                store.insert_entry(entry, sign_owner(""))
-                store.update_account(booked)
+                for kind, found in said.items():
+                    if not run or found in known[kind]:
+                        continue
+                    dataset = replace(dataset, account=dataset.account.book(charge))
+                    words = f"{kind} of reservation {', '.join(map(str, run))}", found, ""
+                    number = dataset.account.count
+                    entry = Entry(one, number, Status.SETTLED, _NOTHING, charge, *words, now(), now())
+                    store.insert_entry(entry, sign_owner(""))
+                    store.update_account(dataset)
 
     def models(self, dataset_id: str) -> dict[tuple[int, ...], str]:
         """Return the digest of each model that :meth:`attest` wrote down, by its reservations."""
+        return {run: digest for digest, run in self._attested("model", dataset_id).items()}
+
+    def files(self, dataset_id: str) -> dict[str, tuple[int, ...]]:
+        """Return the reservations of each file that :meth:`attest` wrote down, by its digest."""
+        return self._attested("file", dataset_id)
+
+    def _attested(self, kind: str, dataset_id: str) -> dict[str, tuple[int, ...]]:
         with self._store.transaction(write=False) as store:
             read_terms(store, dataset_id).require("read", person())
-            return attested_models(store.entries(dataset_id), store.owners_of(dataset_id))
+            return attested(kind, store.entries(dataset_id), store.owners_of(dataset_id))
 
     def take_turn(self, dataset_id: str, sequence: int, turn: int) -> None:
         """Hand a run that outlives its process to whoever holds its last turn; a copy of it comes too late.

@@ -103,7 +103,7 @@ class Booking:
 
     Of equal reservations nothing may say which belong to the run: then ``parts`` has all of them, and only
     ``among`` of these do. The ``model`` is "known" to the ledger as the one that was released, "another" is,
-    or it is "unknown" which one; None where that was not asked.
+    or it is "unknown" which one; None where that was not asked. So is the ``file``, as it was written.
     """
 
     history: History
@@ -112,32 +112,45 @@ class Booking:
     among: int = 0
     place: str = ""
     model: str | None = None
+    file: str | None = None
 
     def confirm(self, report: PrivacyReport, ledger: Ledger) -> PrivacyReport:
         """Return a report that was read back as that of a run which the ledger confirms, else as it is.
 
         Its events were certified again when it was read. All reservations for just these have to be settled,
-        none with seeded noise; a schema that was learned has to have its receipts there, and the model that
-        was asked for has to be the one that was released.
+        none with seeded noise; a schema that was learned has to have its receipts there, and the model and
+        the file that were asked for have to be those that the ledger knows.
         """
         entries = [step.entry for _, step in self.parts if step.entry]
-        wrong = self.model in ("another", "unknown")
-        if wrong or any(e.status is not Ended.SETTLED or Status.SEEDED in e.description for e in entries):
+        if self.doubt or any(
+            e.status is not Ended.SETTLED or Status.SEEDED in e.description for e in entries
+        ):
             return report
         ask = Ask(report.epsilon, report.delta, ledger, self.history.dataset_id)
         return replace(report, copied=False, learned=ask.find_paid(report.learned))
 
     @property
+    def doubt(self) -> str:
+        """Whether the model, or else its file, is "another" than the ledger knows or "unknown" to it."""
+        return next((a for a in (self.model, self.file) if a in ("another", "unknown")), "")
+
+    @property
     def confirmation(self) -> str:
         """What a page says beside a status: what of it the ledger confirms."""
         numbers = [str(step.entry.sequence) for _, step in self.parts if step.entry]
-        kind = "entry" if len(numbers) == 1 else "one of entries" if self.among else "entries"
+        kind = f"{'one of ' * bool(self.among)}reservation{'s' * (len(numbers) > 1)}"
         words = f"confirmed by ledger {self.place}, {kind} {', '.join(numbers)}"
+        parts = ["releases", *(n for n, a in (("model", self.model), ("file", self.file)) if a == "known")]
         ends = {"another": "; this model is NOT the one that the ledger knows"}
         ends |= {"unknown": "; the ledger was not told which model was released"}
         if self.model in ends:
             return f"releases {words}{ends[self.model]}"
-        return f"{words}: releases and model" if self.model else words
+        ends = {"another": "; what else the file says is NOT what was written when it was released"}
+        ends |= {"unknown": "; the ledger was not told what else the file says"}
+        if self.file in ends:
+            return f"{' and '.join(parts)} {words}{ends[self.file]}"
+        *first, last = parts
+        return f"{words}: {', '.join(first)} and {last}" if first else words
 
     @property
     def words(self) -> str:
@@ -186,6 +199,7 @@ def booking_of(
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
         history = replace(History.read(book, dataset_id), ran=ran or ("", "9"))
         models = {} if digest is None else book.models(dataset_id)
+        files = book.files(dataset_id) if report.copied and report.file else {}
     except SordinoError as error:
         return report, f"The ledger could not be read ({type(error).__name__})."
     numbers = booked_for(report.event, history.of_the_run())
@@ -198,10 +212,15 @@ def booking_of(
     if run := next((run for run, found in known.items() if found == digest), ()):
         equal = numbers = [*run]
     is_other = {*equal} == {number for run in known for number in run}
+    if digest is None and {*files.get(report.file, [0])} <= {*equal}:
+        equal = numbers = [*files[report.file]]
+    written = [digest for digest, run in files.items() if [*run] == equal]
+    file = None if not (report.copied and report.file) else "another" if written else "unknown"
+    file = "known" if report.file in written else file
     parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
     among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
     model = None if digest is None else "known" if run else "another" if is_other else "unknown"
-    booking = Booking(history, parts, history.steps[-1], among, place, model)
+    booking = Booking(history, parts, history.steps[-1], among, place, model, file)
     return booking.confirm(report, book), booking
 
 

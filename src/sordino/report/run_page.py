@@ -377,9 +377,8 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
         told = ", once for all groups" * bool(parts)
         if isinstance(report, PrivacyReport):
             found, booking = confirm(report)
-            status = (
-                f"{found.status}: {booking.confirmation}" if found.copied < report.copied else found.status
-            )
+            known = found.copied < report.copied or getattr(booking, "doubt", "")
+            status = f"{found.status}: {booking.confirmation}" if known else found.status
             spent = f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}"
             told = f"{spent}; {status}{told}"
         out += [

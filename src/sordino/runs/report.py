@@ -260,6 +260,7 @@ class PrivacyReport:
     unproven : parts of the plan that are printed in a paper or written elsewhere, and not proven here.
     learned : what was paid before for a schema that the run read; not part of epsilon, see :attr:`whole`.
     copied : read back from a text, which proves nothing about what was run.
+    file : the digest of the file that it was read from, which a ledger may know.
 
     A report that states less than its own event certifies, or numbers that are none, cannot be made.
     """
@@ -281,6 +282,7 @@ class PrivacyReport:
     unproven: tuple[str, ...] = ()
     learned: tuple[Price, ...] = ()
     copied: bool = field(default=False, compare=False)
+    file: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.epsilon >= 0 or not 0 < self.delta < 1:
@@ -659,4 +661,5 @@ def composed(
         unproven=tuple(dict.fromkeys(part for _, report in parts for part in report.unproven)),
         learned=each_once((*(price for _, report in parts for price in report.learned), *learned)),
         copied=any(report.copied for _, report in parts),
+        file=next((report.file for _, report in parts if report.file), ""),
     )

@@ -11,6 +11,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -295,26 +296,35 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
         archive.writestr(_ABOUT, _facts(model, about))
     replace_file(target, whole.getvalue(), error=ModelFileError)
     for _, part in getattr(model, "steps", [("", model)]):
-        if getattr(part, "ledger", None) is not None:
-            attest(model, part.ledger, part.dataset_id)
+        if getattr(part, "ledger", None) is not None and (digest := model_digest(model)):
+            attest(report_of(model), part.ledger, part.dataset_id, digest, _digest_of_file(whole.getvalue()))
             break
     return target
 
 
-def attest(model: Any, ledger: Any, dataset_id: str | None) -> None:
-    """Write the digest of a model that this process fitted into the ledger that it was booked on.
+def _digest_of_file(data: bytes) -> str:
+    """Return a hash of what a model file holds: of its members, not of when they were packed."""
+    total = hashlib.sha256()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in sorted(archive.namelist()):
+            content = archive.read(name)
+            total.update(f"{name}, {len(content)}: ".encode() + content)
+    return total.hexdigest()
 
-    What cannot be written is a warning: then the ledger does not know which model was released.
+
+def attest(report: PrivacyReport | None, ledger: Any, dataset_id: str | None, digest: str, file: str) -> None:
+    """Write the digests of a model that this process fitted, and of its file, into the ledger of its run.
+
+    A score has no digest of a model. What cannot be written is a warning: then the ledger does not know it.
     """
-    report, digest = report_of(model), model_digest(model)
-    if ledger is None or dataset_id is None or report is None or report.copied or not digest:
+    if ledger is None or dataset_id is None or report is None or report.copied:
         return
     try:
         book = Ask(report.epsilon, report.delta, ledger, dataset_id).open_ledger()
         if book is not None:
-            book.attest(dataset_id, report.event, digest)
+            book.attest(dataset_id, report.event, digest, file)
     except LedgerError as error:
-        words = f"The ledger could not be told which model was released. {error}"
+        words = f"The ledger could not be told which {'model' if digest else 'score'} was released. {error}"
         warnings.warn(words, LedgerWarning, stacklevel=levels_to_the_caller())
 
 
@@ -344,6 +354,9 @@ def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | No
                 raise ModelFileError(
                     f"{source.name!r} holds two reports that disagree: somebody changed one of them."
                 )
+            for _, part in getattr(model, "steps", [("", model)]):
+                if getattr(part, "privacy_", None) is not None:
+                    part.privacy_ = replace(part.privacy_, file=_digest_of_file(data))
             return model
         except (ModelFileError, InvalidInputError, MissingExtraError):
             raise
