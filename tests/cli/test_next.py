@@ -158,7 +158,8 @@ def test_inspect_and_evaluate_say_of_an_edited_model_that_the_ledger_knows_anoth
     edited = sordino.load(model)
     edited.coef_ = -edited.coef_
     edited.save("e.sordino", about=sordino.saving.about(model)["about"])
-    denied = "releases confirmed by ledger budget.db, reservation 1; this model is NOT the one that the ledger knows"
+    denied = "releases confirmed by ledger budget.db, reservation 1; "
+    denied += "this model is NOT the one that the ledger knows"
     assert f"unverified copy, {denied}" in typed("inspect", "e.sordino", *booked[:2])
     score = ("people.csv", "--target", "y", *booked, "--epsilon", 1)
     assert f"Note: {denied}." in typed("evaluate", "e.sordino", *score)

@@ -286,8 +286,8 @@ def test_a_ledger_that_was_not_told_which_model_was_released_confirms_releases_o
         )
         copy = sordino.PrivacyReport.from_json(model.privacy_.to_json())
         releases = report_html(copy, ledger=ledger, dataset_id="ward 7")
-    said = "unverified copy: releases confirmed by ledger ledger.db, reservation 1; the ledger was not told which"
-    assert f'<span class="badge mid">{said} model was released</span>' in page
+    said = "unverified copy: releases confirmed by ledger ledger.db, reservation 1; the ledger was not told"
+    assert f'<span class="badge mid">{said} which model was released</span>' in page
     assert "private: certified" not in page
     assert "private: certified when it was made, confirmed by ledger ledger.db, reservation 1<" in releases
 
@@ -305,15 +305,17 @@ def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     assert '<span class="badge bad">unverified copy</span>' in denied
     assert "<strong>The ledger has no reservation of &#39;another ward&#39;" in denied
     known = report_html(copy, ledger=booked.ledger, dataset_id="ward 7")
-    said = "private: certified when it was made, confirmed by ledger ledger.db, reservation 2: releases, model and file"
-    assert f'<span class="badge">{said}</span>' in known
+    said = (
+        "private: certified when it was made, confirmed by ledger ledger.db, reservation 2: releases, model"
+    )
+    assert f'<span class="badge">{said} and file</span>' in known
     assert known.index("<h2>Signatures</h2>") < known.rindex(said)
     assert f"its digest, {model_digest(copy)[:16]}, stands in the ledger" in known
     changed = sordino.load(tmp_path / "m.sordino")
     changed.coef_ = changed.coef_ + 4.0
     page_of_another = report_html(changed, ledger=booked.ledger, dataset_id="ward 7")
-    said = "unverified copy: releases confirmed by ledger ledger.db, reservation 2; this model is NOT the one that"
-    assert f'<span class="badge bad">{said} the ledger knows</span>' in page_of_another
+    said = "unverified copy: releases confirmed by ledger ledger.db, reservation 2; this model is NOT the one"
+    assert f'<span class="badge bad">{said} that the ledger knows</span>' in page_of_another
     assert "<strong>Not the released model.</strong>" in page_of_another
     assert copy.privacy_.status == Status.COPY
     assert '<span class="badge mid">unverified copy</span>' in page

@@ -273,8 +273,8 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
 
 
 def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool, asked: dict[str, Any]) -> None:
-    from sordino.saving.files import attest
     from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD
+    from sordino.saving.files import attest
 
     report, ends = found.get("privacy"), found.get("interval", ())
     beside = found["metric"], found.get("value"), ends, found.get("baseline")

@@ -509,7 +509,7 @@ class PrivacyReport:
         if data["format"] != FORMAT:
             raise InvalidInputError(f"Expected a report of format {FORMAT}. Upgrade sordino to read it.")
         claim, grid = data["paper_claim"], data["discretisation"]
-        texts = {name: tuple(str(item) for item in data[name]) for name in _TEXTS}
+        texts: dict[str, Any] = {name: tuple(str(item) for item in data[name]) for name in _TEXTS}
         return cls(
             epsilon=float(data["epsilon"]),
             delta=float(data["delta"]),
