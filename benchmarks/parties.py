@@ -1,14 +1,17 @@
 """Learning between parties: what a release costs on the wire, and what it is worth on data.
 
-`python -m benchmarks.parties wire [large]` runs three processes over TLS, `... many` 3 to 15 of them. Noise
+`python -m benchmarks.parties wire [large]` runs three processes over TLS, `... many` 3 to 15 of them; with
+`save` it keeps benchmarks/results/wire.json, of which `docs/figures/kept.py` makes a table. Noise
 needs no record and is drawn before (offline); the release is timed apart (online). `... utility [runs
 [steps]]` compares MPC Grad P and MPC Out P with the central solver and local ones at a true epsilon of .5.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
+import os
 import socket
 import subprocess
 import sys
@@ -19,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.machine import describe
+from benchmarks.machine import about, describe
 from sordino.accounting import calibrate
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
@@ -95,6 +98,7 @@ def many() -> None:
 
 def report(cases) -> None:
     """Print a line for each case: the slowest member's wall times, mean processor times, rounds, bytes."""
+    said = about("python -m benchmarks.parties " + " ".join(word for word in sys.argv[1:] if word != "save"))
     fork = multiprocessing.get_context("fork")
     print(
         "members  mode               d      wall s off, online   CPU s a member off, online  rounds   MB  bar"
@@ -112,8 +116,26 @@ def report(cases) -> None:
         size_mb = figures[..., 2].sum(axis=(0, 2)).mean() / 1e6
         times = "".join(f"{x:10.3f}" for x in (*wall, *cpu))
         rounds = "{:4.0f} {:2.0f}".format(*figures[0, 0, :, 3])
+        row = {"members": count, "mode": mode.value, "numbers": size, "tls": folder is not None}
+        row |= {
+            "wall": wall.tolist(),
+            "cpu": cpu.tolist(),
+            "rounds": figures[0, 0, :, 3].tolist(),
+            "mb": size_mb,
+        }
+        if "save" in sys.argv:
+            keep({**row, "releases": releases, "load": os.getloadavg()[0], **said})
         cost = f"{times}   {rounds}   {size_mb:10.2f}   {BARS.get((size, mode), '')}"
         print(f"{count:7d}  {mode.value:18} {size:6d}{cost}", flush=True)
+
+
+def keep(row) -> None:
+    """Put a row of the wire in the place of the same one in the kept file."""
+    path = Path(__file__).parent / "results" / "wire.json"
+    known = json.loads(path.read_text("utf-8")) if path.exists() else []
+    same = ("members", "mode", "numbers", "tls")
+    known = [old for old in known if any(old[key] != row[key] for key in same)]
+    path.write_text(json.dumps([*known, row], indent=1) + "\n", encoding="utf-8")
 
 
 def free_ports(count: int) -> list[int]:

@@ -63,6 +63,21 @@ def test_the_table_of_the_front_page_is_the_run_that_was_kept():
     assert made(text) == text
 
 
+@pytest.fixture(scope="module")
+def maker():
+    return runpy.run_path(str(ROOT / "docs" / "figures" / "kept.py"))
+
+
+def test_tables_of_pages_are_made_from_the_files_that_are_kept(maker):
+    for name in maker["BLOCKS"]:
+        text = (ROOT / "docs" / name).read_text("utf-8")
+        assert maker["page"](name, text) == text, name
+
+
+def test_sentences_of_pages_have_the_numbers_of_the_files_that_are_kept(maker):
+    assert maker["missing"]() == []
+
+
 def test_the_table_of_peers_is_the_run_that_was_kept():
     made = runpy.run_path(str(ROOT / "docs" / "figures" / "peers.py"))["page"]
     text = (ROOT / "docs" / "comparison.md").read_text("utf-8")

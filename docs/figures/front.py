@@ -1,6 +1,6 @@
 """The figure of the front page, test accuracy against epsilon on four data sets by default, and its table.
 
-Command: python docs/figures/front.py   (splits seeded 0..4; the noise is fresh, so points move a little;
+Command: python docs/figures/front.py   (digits: five splits; the others two fits; points move a little;
 --draw only draws the numbers of docs/images/front.json again, and writes the table from
 benchmarks/results/accuracy.json into README.md)
 Needs the data sets a9a, imdb and rcv1_sample (see docs/datasets.md).
