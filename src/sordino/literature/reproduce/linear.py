@@ -47,8 +47,9 @@ class Method:
     """A method of a paper: its solver here, and the settings that the paper prints.
 
     ``steps`` are step sizes in units of one over the curvature. ``variants`` are other settings of the same
-    solver, by default none at all: what somebody gets who only names it. The best of all is taken *with
-    hindsight*. ``tries`` are options to try beside the printed ones, in paper mode too.
+    solver, by default none at all: what somebody gets who only names it; where the method has steps they are
+    a row of ours, "nothing set". ``tries`` are options to try beside the printed ones, in paper mode too. The
+    best is taken *with hindsight*.
     ``paper`` holds what the printed noise needs besides, or the reason why none
     is printed. ``public_rows``: the solver is given the public rows of the task. ``share``: a batch is one of
     so many parts of the records.
@@ -367,13 +368,23 @@ def linear_table(name: str, quick: bool) -> tables.Table:
 def _methods(group: Mapping[str, Any]) -> tuple[Method, ...]:
     """Return the methods of a group: on a stand-in, which is judged by ratios, with fewer settings."""
     sets = [tables.PRINTED["methods"][many] for many in group["methods"]]
-    made = [Method(name, **settings) for one in sets for name, settings in one.items()]
+    made: Sequence[Method] = [Method(name, **settings) for one in sets for name, settings in one.items()]
     if "few" in group:  # the printed noise bears no long steps there
-        short: Any = {"steps": (16.0, 64.0), "paper": {"steps": (1.0, 4.0, 16.0)}}
-        return tuple(
-            replace(m, tries=m.tries[:3], variants=m.variants[:1], **(short if m.steps else {})) for m in made
-        )
-    return _on_design(made, **group["task"]) if group["on"] in ("design", "uniform") else tuple(made)
+        made = [
+            replace(m, tries=m.tries[:3], variants=m.variants[:1], steps=m.steps and (1.0, 4.0, 16.0))
+            for m in made
+        ]
+    elif group["on"] in ("design", "uniform"):
+        made = _on_design(made, **group["task"])
+    return tuple(one for method in made for one in _apart(method))
+
+
+def _apart(method: Method) -> Sequence[Method]:
+    """Return a method as the text has it, and a row of ours for its solver with nothing set."""
+    if not (method.steps and method.variants):
+        return (method,)
+    ours = Method(f"{method.name}, nothing set", method.solver, paper="as above", tries=method.variants)
+    return replace(method, variants=()), replace(ours, variants=())
 
 
 def _on_design(methods: Sequence[Method], kind: str, d: int, keep: int, n: int = 0) -> tuple[Method, ...]:

@@ -402,7 +402,12 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str,
 
 
 def _methods(beside: Made, mode: str) -> dict[str, Cell]:
-    return {row.method: cell for row, cells in beside if isinstance(cell := cells[mode], Cell)}
+    """Return the curves of a figure, without rows of ours that stand beside them."""
+    return {
+        row.method: cell
+        for row, cells in beside
+        if isinstance(cell := cells[mode], Cell) and not row.method.endswith("nothing set")
+    }
 
 
 def _ranking(table: Table, found: Mapping[str, Cell]) -> list[str]:
