@@ -11,7 +11,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import clip
-from sordino.kernel.arrays import public_distance, public_norm
+from sordino.kernel.arrays import public_norm
 
 wide = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
@@ -179,7 +179,6 @@ def test_a_vector_is_scaled_to_its_bound_and_a_broken_one_becomes_nothing():
     assert public_norm(clip.to_bound([[3e200, 4e200]], 0.7)) == pytest.approx(0.7)
     np.testing.assert_array_equal(clip.to_bound([0.1, math.nan], 0.7), [0.0, 0.0])
     np.testing.assert_array_equal(clip.to_bound([0.1, 0.2], 0.7), [0.1, 0.2])
-    assert public_distance([1.0, 2.0], [1.0, 0.5]) == 1.5
 
 
 @pytest.mark.parametrize("bound", [0.0, -1.0, 5e-324, 1e-200, 1e200, math.inf, math.nan])

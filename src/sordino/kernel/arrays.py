@@ -39,11 +39,6 @@ def public_norm(vector: Any) -> float:
     return float(np.linalg.norm(np.asarray(vector, dtype=float).reshape(-1)))
 
 
-def public_distance(one: Any, other: Any) -> float:
-    """Return the Euclidean distance of two released or public vectors."""
-    return public_norm(np.asarray(one, dtype=float) - np.asarray(other, dtype=float))
-
-
 KEPT = 8
 """How many versions of a module's machine code stay when a new one comes; those of the last hour stay too."""
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
-from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache, public_distance, public_norm
+from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache, public_norm
 from sordino.kernel.clip import clip_scalars, factors_of, row_peaks
 from sordino.kernel.query import (
     AffineViews,
@@ -115,7 +115,8 @@ def distance(w: Point, anchor: Point) -> float:
     if isinstance(w, SparseVector) and isinstance(anchor, SparseVector):
         _, slots = np.unique(np.concatenate([w.indices, anchor.indices]), return_inverse=True)
         return public_norm(np.bincount(slots, np.concatenate([w.values, -anchor.values])))
-    return public_distance(*(p.to_dense() if isinstance(p, SparseVector) else p for p in (w, anchor)))
+    one, other = (p.to_dense() if isinstance(p, SparseVector) else np.asarray(p, float) for p in (w, anchor))
+    return public_norm(one - other)
 
 
 # --------------- What DP-SRM asks: a little of the gradient and the rest of its change, in one contribution

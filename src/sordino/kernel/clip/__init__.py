@@ -266,9 +266,7 @@ def measure_rows(matrix: Any, rows: Rows = None) -> Lengths:
 
     **Rounding.** See :func:`slack`. Single precision needs no scaling: its squares are normal doubles.
     """
-    pointers, values, _, width = parts(matrix)
-    if rows is None:
-        rows = np.arange(pointers.size - 1)
+    pointers, rows, values, _, width = parts(matrix, rows)
     mantissa, exponent = np.empty(rows.size), np.zeros(rows.size, dtype=np.int64)
     if values.dtype == np.float32:
         measure_single(pointers, rows, values, mantissa)
@@ -313,9 +311,7 @@ def weighted_norms(matrix: Any, weights: Floats, rows: Rows = None) -> Floats:
 
     **Rounding.** Two more roundings per entry (the weight, the product), inside :func:`slack`.
     """
-    pointers, values, columns, width = parts(matrix)
-    if rows is None:
-        rows = np.arange(pointers.size - 1)
+    pointers, rows, values, columns, width = parts(matrix, rows)
     top = float(np.abs(weights).max(initial=0.0))
     if not np.isfinite(top):
         return np.full(rows.size, np.nan)
@@ -343,9 +339,7 @@ def centred_norms(
     subtracted entry by entry, so M - B is not computed; ``8 u (sqrt X + sqrt M)`` is added to its norm.
     Squares of entries below 2^-511 underflow; ``2^-500 sqrt K`` is added for them.
     """
-    pointers, values, columns, width = parts(matrix)
-    if rows is None:
-        rows = np.arange(pointers.size - 1)
+    pointers, rows, values, columns, width = parts(matrix, rows)
     shift, weights = (np.ascontiguousarray(v, dtype=np.float64) for v in (shift, weights))
     near, away = np.empty(rows.size), np.empty(rows.size)
     with np.errstate(all="ignore"):
@@ -380,21 +374,20 @@ def resize_norms(norms: Floats, before: Floats, after: Floats) -> Floats | None:
 
 def row_peaks(matrix: Any, rows: Rows = None) -> Floats:
     """Return the largest magnitude of each row: exact; nan for a row that is not finite."""
-    pointers, values, _, _ = parts(matrix)
-    if rows is None:
-        rows = np.arange(pointers.size - 1)
+    pointers, rows, values, _, _ = parts(matrix, rows)
     out = np.empty(rows.size)
     peaks(pointers, rows, values, out)
     return out
 
 
-def parts(matrix: Any) -> tuple[Any, Any, Any, int]:
-    """Return where rows start and end, their values and columns (none for an array), and the width."""
+def parts(matrix: Any, rows: Rows) -> tuple[Any, Ints, Any, Any, int]:
+    """Return where rows start and end, which are asked, values, columns (none of an array), and the width."""
+    count, width = matrix.shape
+    rows = np.arange(count) if rows is None else rows
     if sparse.issparse(matrix):
-        return matrix.indptr, _floats(matrix.data), matrix.indices, int(matrix.shape[1])
-    rows, width = matrix.shape
+        return matrix.indptr, rows, _floats(matrix.data), matrix.indices, int(width)
     values = _floats(np.ascontiguousarray(matrix)).reshape(-1)
-    return np.arange(rows + 1) * width, values, np.empty(0, dtype=np.int32), int(width)
+    return np.arange(count + 1) * width, rows, values, np.empty(0, dtype=np.int32), int(width)
 
 
 def _floats(values: Any) -> Any:
