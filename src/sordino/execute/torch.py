@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -128,8 +129,8 @@ class TorchExecutor:
     def _noisy_shard(self, question: Question, said: Any) -> Tensor:
         """Return this process's shard of a sum with noise of its own key, by what the first process says."""
         asked, value, key = self.shard_sum(question, said)
-        pool = self._pool if self.device_noise else None
-        return asked.noised(value, _KeyNoise(TensorNoise(self._secret, self.device, pool), key))
+        made = TensorNoise(self._secret, self.device, self._pool if self.device_noise else None)
+        return asked.noised(value, SimpleNamespace(normal=lambda shape: made.normal_of(key, tuple(shape))))
 
     def shard_sum(self, question: Question, said: Any) -> tuple[Question, Tensor, int]:
         """Return the question of the first process, a shard of the sum and its key: of shards only."""
@@ -282,17 +283,6 @@ class TensorNoise:
             words = np.frombuffer(hashlib.sha256(key.to_bytes(16, "little")).digest(), np.int32)
             return normals(torch.from_numpy(words.copy()).to(self.device), math.prod(shape)).reshape(shape)
         return torch.from_numpy(self.noise.normal_of(key, shape)).to(self.device, torch.float32)
-
-
-@dataclass(frozen=True)
-class _KeyNoise:
-    """The noise of one key, for one answer."""
-
-    tensors: TensorNoise
-    key: int = field(repr=False)
-
-    def normal(self, shape: Any) -> Tensor:
-        return self.tensors.normal_of(self.key, tuple(shape))
 
 
 class NoisePool:

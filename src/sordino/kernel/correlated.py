@@ -22,7 +22,7 @@ from dp_accounting import dp_event as dp
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import Cyclic, Relation, Sampling, gaussian_event
-from sordino.kernel.mechanism import Additive
+from sordino.kernel.mechanism import Additive, _ready
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.query import Norm
 
@@ -210,9 +210,7 @@ class Correlated(Additive):
 
     def event(self, relation: Relation) -> dp.DpEvent:
         """Return the Gaussian event of all releases together, or of one round of all parts."""
-        if self.multiplier is None:
-            raise PlanError("The mechanism has no noise multiplier yet. Calibrate the plan first.")
-        return gaussian_event(self.multiplier, relation)
+        return gaussian_event(_ready(self.multiplier), relation)
 
     def scale(self, sensitivity: float) -> float:
         return super().scale(sensitivity) * self.norm

@@ -110,9 +110,9 @@ def pure_event(epsilon: float) -> dp.DpEvent:
     return dp.NonPrivateDpEvent() if math.isinf(epsilon) else PureDpEvent(epsilon)
 
 
-def zcdp_event(rho: float, xi: float = 0.0) -> dp.DpEvent:
-    """Event of a (xi, rho)-zCDP mechanism: its Renyi divergence of order a is at most ``xi + rho a``."""
-    return dp.NonPrivateDpEvent() if math.isinf(rho) else dp.ZCDpEvent(rho, xi)
+def zcdp_event(rho: float) -> dp.DpEvent:
+    """Event of a rho-zCDP mechanism: its Renyi divergence of order a is at most ``rho a``."""
+    return dp.NonPrivateDpEvent() if math.isinf(rho) else dp.ZCDpEvent(rho)
 
 
 def rare_event(delta: float, relation: Relation) -> dp.DpEvent:
