@@ -10,7 +10,6 @@ from sordino.errors import CalibrationError, LedgerError, PlanError
 from sordino.ledger import Status
 from sordino.runs import Journal, Promise, SavedRun, resumed
 from sordino.runs import journal as module
-from sordino.runs.journal import latest
 from sordino.testing import seeded_noise_not_private
 
 
@@ -115,10 +114,6 @@ def test_a_journal_knows_its_plan_and_its_owner_alone_may_read_it(tmp_path):
     journal.close()
 
 
-def test_the_larger_count_is_what_is_spent():
-    assert latest({"a": 3}, {"a": 2, "b": 1}) == {"a": 3, "b": 1}
-
-
 def test_of_two_copies_of_a_saved_run_one_goes_on(ledger):
     """Both would release the rest of the plan, and the ledger has it once."""
     saved, ask = saved_on(ledger, "A"), ask_of(ledger=ledger, dataset_id="A")
@@ -172,11 +167,6 @@ def test_a_line_is_on_disk_before_its_release(tmp_path, monkeypatch):
     journal.note("total", 1)
     journal.close()
     assert seen == ["total 1\n"]
-
-
-def test_the_larger_count_of_file_and_checkpoint_holds():
-    assert latest({"a": 3}, {"a": 2, "b": 1}) == {"a": 3, "b": 1}
-    assert latest({"a": 0}, {"b": 0}) == {"a": 0, "b": 0}
 
 
 def test_a_run_without_privacy_goes_on_as_well():

@@ -19,7 +19,6 @@ from sordino.execute.torch import ON_DEVICE, TorchExecutor
 from sordino.kernel import Plan, Question, check_offer
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
-from sordino.runs.journal import latest
 
 # Two files: the checkpoint (released values only) is replaced as a whole every few steps; the journal gets
 # one line *before* each release. After a crash the state is that of the checkpoint, the position that of
@@ -214,7 +213,8 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
         recipe = made.recipe
         journal.require(saved.digest)
         run = resumed(made.ask, made.solver.plan(made.task), saved, recipe)
-        curator = run.curate(made.executor, journal.note, latest(journal.counts(), used))
+        spent = Counter(journal.counts()) | Counter(used)  # of each release the larger count
+        curator = run.curate(made.executor, journal.note, spent)
     except BaseException:
         journal.close()
         raise

@@ -10,9 +10,9 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -183,11 +183,6 @@ def _reopen(ask: Ask, promise: Promise, saved: SavedRun) -> Reservation | None:
     return Reservation(ledger, entry)
 
 
-def latest(counts: Mapping[str, int], saved: Mapping[str, int]) -> dict[str, int]:
-    """Return the larger of two counts of each release."""
-    return {name: max(counts.get(name, 0), saved.get(name, 0)) for name in {*counts, *saved}}
-
-
 # ------------ One promise over the rounds of a federation, on disk: what was paid, and which rounds are spent
 # A client's process may end between two rounds, and usually does: Flower starts a new one for each message.
 # So the run and the number of rounds that were begun live in a folder. A round is written down *before* its
@@ -312,15 +307,8 @@ class RoundBook:
         return _last_begun(lines)
 
     def _resume_run(self, data: dict[str, Any]) -> Run:
-        place = data["place"]
-        saved = SavedRun(
-            recipe=str(data["recipe"]),
-            multipliers={str(k): float(v) for k, v in data["multipliers"].items()},
-            digest=str(data["digest"]),
-            place=None if place is None else (str(place[0]), int(place[1])),
-            seeded=bool(data["seeded"]),
-            turn=int(data["turn"]),
-        )
+        kept = {one.name: data[one.name] for one in fields(SavedRun)}
+        saved = SavedRun(**{**kept, "place": data["place"] and tuple(data["place"])})
         return resumed(self.ask, self.plan, saved, self.recipe.digest, slack=self.slack)
 
     @contextmanager
