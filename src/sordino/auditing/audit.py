@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.noise import fresh_noise, seeded_noise_not_private
 from sordino.runs import PrivacyReport
 from sordino.runs.promise import at_multipliers, distance
+from sordino.runs.report import templates_of
 from sordino.values import at_most
 
 NOT_PRIVATE = (
@@ -156,11 +157,11 @@ class Audit:
 
     def to_html(self) -> str:
         """Return a section for a page: a table of the attacks, and a drawing where some guessed."""
-        return str(_templates().get_template("audit.html").render(audit=self))
+        return str(templates_of(__package__).get_template("audit.html").render(audit=self))
 
     def to_svg(self) -> str:
         """Return a drawing: the largest true positive rate that the plan allows, and what attacks reached."""
-        return str(_templates().get_template("audit.svg").render(audit=self))
+        return str(templates_of(__package__).get_template("audit.svg").render(audit=self))
 
     _repr_html_ = to_html
 
@@ -649,15 +650,6 @@ class _Auditor:
         group = worst_trade_off(steps * epsilon, delta * (1 + (steps - 1) * math.exp(min(epsilon, 500.0))))
         refuted = 2 * attacks.least(right, count, ALARM) - 1 > group.advantage
         return Attack("attribute", f"the target was guessed in {right} of {count} fits", refuted, runs=fits)
-
-
-@lru_cache(maxsize=1)
-def _templates() -> Any:
-    from jinja2 import Environment, PackageLoader
-
-    environment = Environment(loader=PackageLoader("sordino.auditing"), autoescape=True)
-    environment.filters["at_most"] = at_most
-    return environment
 
 
 def _schema_of(fit: Any) -> Any:

@@ -529,13 +529,14 @@ class PrivacyReport:
 
     def to_html(self) -> str:
         """Return a page of its own: no scripts, nothing loaded from elsewhere."""
-        return _templates().get_template("report.html").render(report=self, event=self._event_text())
+        return self._filled("report.html")
 
     def _repr_html_(self) -> str:
-        return _templates().get_template("card.html").render(report=self, event=self._event_text())
+        return self._filled("card.html")
 
-    def _event_text(self) -> str:
-        return json.dumps(encode(self.event), indent=2)
+    def _filled(self, template: str) -> str:
+        event = json.dumps(encode(self.event), indent=2)
+        return str(templates_of("sordino.runs").get_template(template).render(report=self, event=event))
 
     def __repr__(self) -> str:
         lines = [
@@ -595,13 +596,13 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-@lru_cache(maxsize=1)
-def _templates() -> Any:
+@lru_cache(maxsize=4)
+def templates_of(room: str) -> Any:
+    """Return the templates of a room, which escape what they show."""
     from jinja2 import Environment, PackageLoader
 
-    environment = Environment(loader=PackageLoader("sordino.runs"), autoescape=True)
-    environment.filters["short"] = _short
-    environment.filters["at_most"] = at_most
+    environment = Environment(loader=PackageLoader(room), autoescape=True)
+    environment.filters |= {"short": _short, "at_most": at_most}
     return environment
 
 
