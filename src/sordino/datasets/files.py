@@ -24,6 +24,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from sordino.errors import DataNotFoundError, InvalidInputError, MissingExtraError, import_extra
 from sordino.tables import Category, Number, Schema
+from sordino.tables.files import replace_file
 
 
 @dataclass(frozen=True)
@@ -296,27 +297,19 @@ def _count_texts(files: Files) -> None:
         }
     vectoriser = CountVectorizer(dtype=np.int16).fit(texts["train"].data)
     labels: dict[str, Any] = {}
+    files.home.mkdir(parents=True, exist_ok=True)
     for part, found in texts.items():
         codes = np.searchsorted(texts["train"].target_names, found.target_names)
         labels[f"y_{part}"] = codes[found.target].astype(np.int8)
         if files.row.targets:  # IMDB: the file name ends in the stars
             stars = [int(Path(name).stem.rpartition("_")[2]) for name in found.filenames]
             labels[f"rating_{part}"] = np.array(stars, dtype=np.int8)
-        _keep(files.home / f"{part}_counts.npz", sparse.save_npz, vectoriser.transform(found.data))
+        sparse.save_npz(counts := io.BytesIO(), vectoriser.transform(found.data))
+        replace_file(files.home / f"{part}_counts.npz", counts.getvalue())
     words = "\n".join(vectoriser.get_feature_names_out()) + "\n"
-    _keep(files.home / "vocabulary.txt.xz", lambda stream, b: stream.write(b), lzma.compress(words.encode()))
-    _keep(files.home / "labels.npz", lambda stream, named: np.savez_compressed(stream, **named), labels)
-
-
-def _keep(path: Path, write: Callable[[Any, Any], object], value: Any) -> None:
-    """Write a file under another name and rename it when it is whole."""
-    whole = io.BytesIO()
-    write(whole, value)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(whole.getbuffer())
-    os.replace(partial, path)
+    replace_file(files.home / "vocabulary.txt.xz", lzma.compress(words.encode()))
+    np.savez_compressed(named := io.BytesIO(), **labels)
+    replace_file(files.home / "labels.npz", named.getvalue())
 
 
 def _csv(files: Files, part: str) -> Part:
@@ -347,11 +340,6 @@ def _idx_array(path: Path) -> NDArray[np.uint8]:
         raise ValueError("not an idx file of bytes")
     shape = np.frombuffer(raw, dtype=">u4", count=raw[3], offset=4)
     return np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * raw[3]).reshape(shape.astype(int))
-
-
-def _idx(files: Files, part: str) -> Part:
-    labels = _idx_array(files.path(f"{part}-labels"))
-    return Part(_idx_array(files.path(part)), labels.astype(np.int64))
 
 
 def _npz(files: Files, part: str, data: str, target: str, file: str) -> Part:
@@ -390,7 +378,9 @@ READERS: dict[str, Callable[[Files, str], Part]] = {
     "libsvm": _libsvm,
     "counts": _counts,
     "csv": _csv,
-    "idx": _idx,
+    "idx": lambda files, part: Part(
+        _idx_array(files.path(part)), _idx_array(files.path(f"{part}-labels")).astype(np.int64)
+    ),
     "images": _cifar,
     "medmnist": _medmnist,
     "microarray": lambda files, part: _npz(files, part, "X", "y", "train"),
