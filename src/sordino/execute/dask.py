@@ -204,14 +204,6 @@ def lost_error(error: Exception) -> WorkerError:
     )
 
 
-def unread_error(error: Exception) -> WorkerError:
-    """Return what to raise when rows cannot be read for the first time, before a budget is booked."""
-    return WorkerError(
-        f"The source of some rows failed on a worker, or the worker was lost ({type(error).__name__}). What "
-        "it said is not shown: it may quote records. Nothing was booked; compute a block alone to see why."
-    )
-
-
 def _nbytes(value: Any) -> int:
     if isinstance(value, np.ndarray):
         return value.nbytes
@@ -373,7 +365,13 @@ class Placed:
                 return found
             raise failed.error()
         # outside of the handler: the foreign error would be its context
-        raise unread_error(broken) if self.pinned else lost_error(broken)
+        if not self.pinned:
+            raise lost_error(broken)
+        raise WorkerError(
+            f"The source of some rows failed on a worker, or the worker was lost ({type(broken).__name__}). "
+            "What it said is not shown: it may quote records. Nothing was booked; compute a block alone to "
+            "see why."
+        )
 
     async def _gather(self, futures: list[Any]) -> Any:
         """Gather, and look now and then whether anybody is there to answer."""

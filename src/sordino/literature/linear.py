@@ -329,16 +329,12 @@ def _scsg_ht(solver: Any, problem: Problem, budget: Ask) -> Published:
     return solver, paper_noise(problem.relation, said, snapshot=snapshot, correction=correction)
 
 
-def _srm(solver: Any, problem: Problem, budget: Ask) -> Published:
-    return solver, formulas.srm_noise(solver.plan(problem), budget)
-
-
 def _srm_random(solver: Any, problem: Problem, budget: Ask) -> Published:
     """Return DP-SRM with the noise of all T steps, stopped at a step that is drawn before the plan is made.
 
     The paper draws among theta_0 to theta_(T-1); theta_0 is no result, so ours is drawn among 1 to T.
     """
-    _, noise = _srm(solver, problem, budget)
+    noise = formulas.srm_noise(solver.plan(problem), budget)
     public = public_generator(None)
     steps = int(public.integers(1, solver.steps + 1))
     made = replace(solver, steps=steps, average=False)
@@ -421,7 +417,10 @@ _FORMULAS: dict[str, dict[str, Formula]] = {
     "scsg-ht": {"": _scsg_ht},
     "sgd-ht": {"": _gradients(formulas.sgd_ht, "DP-SGD-HT, Theorem 4.1", batches=True)},
     "sgd": {"": _LSSGD},
-    "srm": {"": _srm, "random output": _srm_random},
+    "srm": {
+        "": lambda solver, problem, budget: (solver, formulas.srm_noise(solver.plan(problem), budget)),
+        "random output": _srm_random,
+    },
     "svrg-ht": {"": _scsg_ht},
     "transfer": {"": _transfer, "sparse eigenvalue": _sparse_eigenvalue, "sparse teacher": _sparse_teacher},
 }

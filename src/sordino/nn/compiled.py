@@ -376,13 +376,15 @@ def compiled_engine(
     read. ``expected`` is the expected size of a batch; 0 where nobody knows it. Where nothing was ``asked``
     for (None), it is tried on a GPU for many ``steps``.
     """
-    plain = engine
-    if engine.network.device.type == "cuda" and expected > 0:
+    plain, even = engine, engine.network.device.type == "cuda" and expected > 0
+    if even:
         step = math.ceil(2 * math.isqrt(expected) / _STEP) * _STEP
         plain = FilledEngine(engine, chunk, step=step)
         with same_draws():
             plain.record(expected, example)
-    if asked is False or (asked is None and not _may_pay(engine, expected)):
+    # A compiler may pay on a GPU, for blocks of one size, without loops over places.
+    loops = any(isinstance(layer, torch.nn.RNNBase) for layer in engine.network.model.modules())
+    if asked is False or (asked is None and not (even and type(engine) is GhostEngine and not loops)):
         return plain, ()
     whole = even_block(chunk, expected)
     likely = math.ceil((expected + math.isqrt(expected) / 2) / _STEP) * _STEP  # two of three are not larger
@@ -414,13 +416,6 @@ def compiled_engine(
     remedy = "Pass compiled=False if this is meant."
     warnings.warn(f"{said[0].upper()}{said[1:]}. {remedy}", SlowEngineWarning, stacklevel=4)
     return plain, (said,)
-
-
-def _may_pay(engine: Engine, expected: int) -> bool:
-    """Tell whether a compiler may pay: on a GPU, for blocks of one size, without loops over places."""
-    network = engine.network
-    loops = any(isinstance(layer, torch.nn.RNNBase) for layer in network.model.modules())
-    return type(engine) is GhostEngine and network.device.type == "cuda" and expected > 0 and not loops
 
 
 def _seconds(engine: Engine, records: tuple[Tensor, Tensor]) -> float:

@@ -120,8 +120,12 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     if _passed.get():
         return GhostEngine(network)
     try_out(network, x, y)
-    if network.sharded:
-        engine = _sharded_engine(network, x, y, chunk)
+    if network.sharded:  # there is no other way for it
+        from sordino.nn.sharded import ShardedEngine
+
+        engine = ShardedEngine(network)
+        with _following():
+            _check(engine, x, y, chunk)
     elif method == "vmap":
         engine = _check_vmap(VmapEngine(network), x, y)
     else:
@@ -164,16 +168,6 @@ def sized_engine(
             engine = _vmap_instead(network, error, x, y)
             chunk = _bearable_chunk(engine, x, y, most)
     return engine, network.agree(chunk)
-
-
-def _sharded_engine(network: Network, x: Tensor, y: Tensor, chunk: int) -> GhostEngine:
-    """Return ghost norms of a sharded model; there is no other way for it."""
-    from sordino.nn.sharded import ShardedEngine
-
-    engine = ShardedEngine(network)
-    with _following():
-        _check(engine, x, y, chunk)
-    return engine
 
 
 def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:

@@ -59,7 +59,7 @@ class Ghost:
         elif isinstance(self.found, Tied):
             product, table = self.found.product, self.found.table
             contributions.add_tied(product.right, product.left, table.words, table.slopes)
-        elif (gram := _gram_of_windows(self.found)) is not None:
+        elif isinstance(self.found, Windows) and (gram := self.found.gram()) is not None:
             contributions.add_grams(gram, self.found.left, self.found.sizes[2])
         else:
             contributions.add_products(*_wide_and_narrow(self.found))
@@ -101,12 +101,6 @@ def _add_up(pair: tuple[Tensor, Tensor], factors: Tensor, weighted: int) -> Tens
 def _scatter(total: Tensor, table: Table, factors: Tensor) -> Tensor:
     slopes = (table.slopes * factors[:, None, None]).flatten(0, 1)
     return total.index_add(0, table.words.reshape(-1), slopes.reshape(-1, *total.shape[1:]))
-
-
-def _gram_of_windows(product: Product) -> Tensor | None:
-    """Return the products of all pairs of windows, where no window is needed for them; else None."""
-    places, rows, columns = product.sizes
-    return product.gram() if isinstance(product, Windows) and places > 1 and rows < columns else None
 
 
 def _wide_and_narrow(product: Product) -> tuple[Tensor, Tensor]:

@@ -217,10 +217,13 @@ class Windows(Product):
         return rows_of(self._wide, self._narrow, self._kernel, kept.stride, kept.padding, kept.dilation)
 
     def gram(self) -> Tensor | None:
-        """Return the products of all pairs of windows, if those of pairs of places of the image, which they
-        share, are fewer.
+        """Return the products of all pairs of windows, if no window is needed for them, and those of pairs of
+        places of the image, which they share, are fewer.
         """
         kept, dims = self._kept, len(self._kernel)
+        count, rows, columns = self.sizes
+        if count == 1 or rows >= columns:
+            return None
         padded = self._pad()
         places, inside = self._narrow.shape[2:], padded.shape[2:]
         dear = inside.numel() ** 2 > places.numel() ** 2 * self._kernel.numel() / 2

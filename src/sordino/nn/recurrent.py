@@ -211,7 +211,10 @@ class _Recursion(torch.autograd.Function):
                 h = torch.zeros_like(kept[1]) if slopes[0] is None else slopes[0]
                 found = _lstm_slopes(kept, back, h, slopes[1], ctx.last)
             else:
-                kept = kept if ctx.name == "gru" else _rnn(ctx.name, *kept)
+                if ctx.name != "gru":
+                    (h,) = kept
+                    bent = 1 - h * h if ctx.name == "rnn_tanh" else (h > 0).float()
+                    kept = [torch.zeros_like(h[:1, :1]).expand_as(h), bent]
                 found = _gated_slopes(kept, back, slopes[0])
         return None, None, None, None, None, *found
 
@@ -270,10 +273,6 @@ def _gru(a: Tensor, b: Tensor, before: Tensor) -> list[Tensor]:
         part.addcmul_(part, gate, value=-1.0)
     torch.mul(new, r, out=of_n)
     return [z.clone(), b, new]
-
-
-def _rnn(name: str, h: Tensor) -> list[Tensor]:
-    return [torch.zeros_like(h[:1, :1]).expand_as(h), 1 - h * h if name == "rnn_tanh" else (h > 0).float()]
 
 
 def _gated_slopes(kept: list[Tensor], back: Tensor, h: Tensor) -> tuple[Tensor, ...]:

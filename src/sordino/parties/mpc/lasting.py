@@ -297,7 +297,3 @@ def parse(raw: bytes) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise PartyError("A party sent a message that is not understood.")
     return said
-
-
-def header_of(*facts: Any) -> bytes:
-    return hashlib.sha256("|".join(map(str, facts)).encode()).digest()

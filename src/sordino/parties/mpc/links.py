@@ -193,7 +193,7 @@ class Link(asyncio.Protocol):
         self.transport: Any = None
         self.known = self.lost = self.gone = False
         self.introduced: asyncio.Future[None] = mesh.loop.create_future()
-        self.nbytes_sent = self.nbytes_received = self._ahead = 0
+        self.nbytes_sent = self._ahead = 0
         self.heard = self.moved = mesh.loop.time()  # the last sign of life, and the last message
         self._raw = bytearray()
         self._buffers: dict[int, Any] = {}
@@ -249,7 +249,6 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes; the first two of a caller are its index."""
         self._raw.extend(data)
-        self.nbytes_received += len(data)
         self.heard = self.mesh.loop.time()
         if not self.known:
             if len(self._raw) < 2:

@@ -33,7 +33,7 @@ from sordino.parties.mpc.config import (
     transcript_path,
 )
 from sordino.parties.mpc.control import was_opened_elsewhere
-from sordino.parties.mpc.lasting import TRIES, Lasting, header_of, parse, require_near
+from sordino.parties.mpc.lasting import TRIES, Lasting, parse, require_near
 from sordino.parties.mpc.links import PartyLostError
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import ShamirEngine
@@ -227,7 +227,8 @@ class PartyRun:
         )
 
         def agree(lattice: Lattice, release: Any, params: Any, position: int) -> None:
-            lasting.expect(header_of(lattice, type(release.query).__name__, position), numbers_of(params))
+            about = f"{lattice}|{type(release.query).__name__}|{position}".encode()
+            lasting.expect(hashlib.sha256(about).digest(), numbers_of(params))
 
         with self._reserve() as run:
             executor = PartiesExecutor(self._local, lasting, share, self._index, plan.records, agree)
