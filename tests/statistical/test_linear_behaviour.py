@@ -172,6 +172,32 @@ def test_targets_far_from_zero_are_learned_as_well_as_centred_ones(epsilon):
     assert model.score(X[4000:], y[4000:]) > 0.88
 
 
+def targets_around(center, n, seed):
+    public = np.random.default_rng(seed)
+    x = public.uniform(-1, 1, n)
+    y = center + x + public.uniform(-1, 1, n)
+    with seeded_noise_not_private(seed):
+        model = LinearRegression(1.0, 1e-6, data_norm=1.0, target_bound=1.1 * center).fit(x[:, None], y)
+    return model.coef_[0], (model.predict(x[:, None]).mean() - y.mean()) / y.std()
+
+
+@pytest.mark.parametrize(
+    ("n", "center", "near"), [(2000, 1e5, 0.25), (20_000, 1e5, 0.05), (20_000, 1e6, 0.2)]
+)
+def test_targets_far_from_zero_for_their_spread_have_their_slope(n, center, near):
+    """Where they spread by a cell of the last counts the model was a noisy mean, 2 to 94 deviations off."""
+    found = np.array([targets_around(center, n, seed) for seed in range(4)])
+    assert np.abs(found[:, 0] - 1.0).max() < near
+    assert np.abs(found[:, 1]).max() < near
+
+
+def test_a_mean_at_wide_bounds_is_not_followed_where_noise_alone_may_have_moved_it():
+    """One fit in four hundred followed three deviations of noise as if it were a tail: R2 -30 to -1,600."""
+    for center, n, seed in ((1e3, 2000, 2), (1e4, 20_000, 0)):
+        _, moved = targets_around(center, n, seed)
+        assert abs(moved) < 0.05  # 5.5 and -8.2
+
+
 def test_predictions_stay_in_the_declared_range_of_the_targets():
     _, X = rows(400, 3, 7)
     model = LinearRegression(np.inf, data_norm=2.0, target_bound=0.1, fit_intercept=False).fit(X, 5 * X[:, 0])

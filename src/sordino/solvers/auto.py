@@ -33,6 +33,7 @@ from sordino.solvers.correction import (
 )
 from sordino.solvers.dense import Gd
 from sordino.solvers.descent import (
+    CENTER_STEPS,
     ROOM,
     Leg,
     Moments,
@@ -386,9 +387,10 @@ SIZES, SIZES_AGAIN, SIZES_OF_LABELS, SEEN_LONG = 0.02, 0.01, 0.05, 300.0
 # labels in a metric, models still to be thresholded.
 DENSE, MANY, NUMBERS, METRIC, SELECTING = 1.2, 1.6, 0.5, 0.7, 0.3
 CLIP = 0.35
-# Shares of the counts that find the centre of the targets, how often the interval is narrowed, and the share
-# of the second moments of the rows.
-CENTER, CENTER_OF_FEW, CENTER_STEPS, SECOND = 0.02, 0.06, 3, 0.06
+# Shares of the counts that find the centre of the targets, and of the second moments of the rows. From so
+# many records times epsilon on the centre is asked for so often: targets may be far from zero for their size.
+CENTER, CENTER_OF_FEW, SECOND = 0.02, 0.06, 0.06
+CENTER_CLEAR, CENTER_FARTHER = 2000.0, 6
 # Steps on all columns, and where some are chosen after them. With fewer records times epsilon than columns a
 # step for each so many of them is enough: more steps only divide the budget.
 STEPS_ALL, STEPS_NARROWING, STEPS_LEAST, SIGNAL_A_STEP = 50, 30, 20, 600.0
@@ -503,7 +505,8 @@ class Auto:
             targets = max(SIZES, SIZES_OF_FEW * min(few, 1.0) ** 2)  # counts as exact as those of few
             queries["targets"] = (SizeCounts("targets", cells), 1, targets)
         if problem.loss.targets == "numbers" and problem.intercept:
-            queries["center"] = (TargetCounts(), CENTER_STEPS, min(max(CENTER, CENTER * few), CENTER_OF_FEW))
+            asks = CENTER_FARTHER if signal >= CENTER_CLEAR else CENTER_STEPS
+            queries["center"] = (TargetCounts(), asks, min(max(CENTER, CENTER * few), CENTER_OF_FEW))
         if has_odds(problem.loss) and problem.intercept:
             queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
         if has_length(problem.loss) and not (self._plain(problem) and problem.loss.targets == "numbers"):

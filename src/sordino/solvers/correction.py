@@ -86,6 +86,8 @@ _MOST = 1.5
 _STANDS, _THROWN, _LONGER, _UNSEEN = 3.0, 3.0, 64.0, 0.3
 # How far the mean may be from the centre, and its noise in one answer that is clear, in spreads of targets.
 _SKEW, _CLEAR = 0.4, 0.1
+# Answers about the mean that differ by more deviations of their noise do so by what counts do not show.
+_UNLIKELY = 4.0
 # Means without noise are weighed as if they had so much of the bound. So much of a sum along an axis is no
 # noise, or the constant is all that is asked. A clip of whole gradients leaves this share of squares.
 _EXACT, _STANDING, _SQUARES = 1e-9, 0.3, 0.5
@@ -646,7 +648,7 @@ def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float, float]:
     once = 1 if spread * width < _CLEAR * whole.targets.spread else asks - 1
     narrow, noise = whole.mean(w, width, once)
     wide, most = whole.mean(w, whole.widest, asks - once)
-    bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
+    bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - _UNLIKELY**2 * (noise**2 + most**2))
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
     return error * (narrow / sure + wide / unsure), error, abs(wide) + most

@@ -117,6 +117,8 @@ _SURELY = 100
 # The middle distance of so many means, or more, tells whether they differ: where its square exceeds that of
 # noise by this part over the root of their number (2.5 deviations of it).
 _TOGETHER, _CHANCE = 16, 6.0
+# The interval with the centre is narrowed so often, and further while it is no wider than so many cells.
+CENTER_STEPS, _TIGHT = 3, 4
 # Targets that counts do not show are expected so many times as far out as the farthest that they show.
 BEYOND = 2.0
 
@@ -152,22 +154,28 @@ class TargetUnit:
 def target_center(curator: Curator, problem: Problem) -> tuple[float, float, float] | None:
     """Return where most targets lie, the width of the cells that say so, and how far away their mean is.
 
-    Released counts say it. None where no count stands out of its noise.
+    Released counts say it. None where no count stands out of its noise. Of more than the usual questions each
+    asks in a smaller interval while the middle half of the targets lies in so few cells that their spread is
+    not seen; the others ask again where the last did.
     """
     bound, width, mean = problem.target_bound, math.inf, 0.0
-    interval = (-bound, bound)
-    for _ in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
+    interval, narrows = (-bound, bound), True
+    for number in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
+        if narrows:
+            asked, counts, noise = interval, np.zeros(CELLS), 0.0
+        counts = counts + curator.release("center", asked)
+        noise = math.hypot(noise, noise_std(curator, "center"))
         # Later on neighbours would lead from the middle of skewed targets to their peak.
-        together = NEIGHBOURS if math.isinf(width) else NEIGHBOURS[:1]
-        counts, noise = curator.release("center", interval), noise_std(curator, "center")
-        found = narrow(counts, noise, interval, together)
+        found = narrow(counts, noise, asked, NEIGHBOURS if math.isinf(width) else NEIGHBOURS[:1])
+        narrows = found is not None
         if found is None:
             continue
         if math.isinf(width):
             kept = np.where(counts > sure(CELLS) * noise, counts, 0.0)
             middles = bound * (np.arange(1, 2 * CELLS, 2) / CELLS - 1.0)
             mean = float(kept @ middles / kept.sum()) if kept.any() else 0.5 * sum(found)
-        interval, width = found, (interval[1] - interval[0]) / CELLS
+        interval, width = found, (asked[1] - asked[0]) / CELLS
+        narrows = number + 1 < CENTER_STEPS or interval[1] - interval[0] < (_TIGHT + 0.5) * width
     center = 0.5 * sum(interval)
     return None if math.isinf(width) else (center, width, max(abs(mean - center) - 2.0 * bound / CELLS, 0.0))
 
