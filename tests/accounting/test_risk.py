@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import sordino
 from sordino import Risk
-from sordino.accounting.trade_off import calibrate_to_risk, gaussian_trade_off, trade_off
+from sordino.accounting.trade_off import calibrate_to_risk, gaussian_trade_off, trade_off, worst_trade_off
 from sordino.cli.program import main
 from sordino.errors import CalibrationError, InvalidInputError, UnsupportedError
 from sordino.kernel import Full, Gaussian, Plan, Poisson, Relation, Release
@@ -99,9 +99,23 @@ def test_a_risk_counts_what_was_paid_before():
     alone = calibrate_to_risk(plan_of(1.0, 1), Risk(max_advantage=0.1), 1e-6)
     both = calibrate_to_risk(plan_of(1.0, 1), Risk(max_advantage=0.1), 1e-6, (price.epsilon, price.delta))
     first, second = (p.releases["gradient"].mechanism.multiplier for p in (alone, both))
-    assert second > 1.2 * first
+    assert second > 1.02 * first
+    curve = gaussian_trade_off(1.0 / second).after(price.epsilon, price.delta)
+    assert 0.0999 < curve.advantage <= 0.1
     with pytest.raises(CalibrationError, match="No noise keeps"):
         calibrate_to_risk(plan_of(1.0, 1), Risk(max_advantage=0.1), 1e-6, (1.0, 1e-6))
+
+
+@pytest.mark.parametrize("epsilon", [-0.8, 0.0, 0.3, 1.0, 1.3])
+def test_what_came_before_counts_as_randomised_response(epsilon):
+    def outcomes(e, delta):  # chances under both neighbours
+        up = (1 - delta) / (1 + math.exp(-e))
+        return np.array([[up, 1 - delta - up, delta, 0.0], [1 - delta - up, up, 0.0, delta]])
+
+    (p, q), (r, s) = outcomes(0.5, 1e-3), outcomes(0.7, 1e-2)
+    exact = np.maximum(np.outer(p, r) - math.exp(epsilon) * np.outer(q, s), 0.0).sum()
+    found = worst_trade_off(0.7, 1e-2).after(0.5, 1e-3).delta(epsilon)
+    assert exact <= found < exact + 1e-12
 
 
 @pytest.mark.parametrize(

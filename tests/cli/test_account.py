@@ -46,7 +46,7 @@ def test_models_together_cost_what_their_events_compose_to(tmp_path):
 
 def test_a_guarantee_is_printed_rounded_up():
     found = SimpleNamespace(epsilon=1.00001, delta=1.0001e-6)
-    assert show.bound(found) == "epsilon 1.001, delta 1.01e-06"
+    assert show.bound(found) == "epsilon 1.001, delta 1.001e-06"
 
 
 def test_data_sets_are_listed_and_described():

@@ -160,7 +160,7 @@ def test_a_score_says_that_it_is_worse_than_the_constant_and_that_records_count_
         found = typed_json("evaluate", rates, rows, "--metric", "mse", *price)
         assert found["worse than constant"] is worse
         assert found["notes"][0] == "records count alike in scores: only fits are weighted by 'years'"
-        fitted = "scored on same.csv, the name of the file that it was fitted to: "
+        fitted = "scored on same.csv, by its name the file that it was fitted to: no test"
         assert [note.startswith(fitted) for note in found["notes"][1:]] == [True] * (rows == "same.csv")
         assert found["data"].partition(",")[0] == rows
         assert found["privacy"] is None or found["notes"][0] in found["privacy"]["public"]
@@ -242,7 +242,12 @@ def test_intervals_are_paid_for_printed_and_shown_on_a_page(tmp_path, monkeypatc
     assert line["low"] < 0.5 < line["high"] < 1.0  # half of the log odds between the towns
     assert math.isclose(line["ratio"][2], math.exp(line["high"]))
     assert found["privacy"]["epsilon"] <= 4
-    assert "town = b" in (page := Path("p.html").read_text())
+    page = Path("p.html").read_text()
+    assert "<td>town</td>" in page
+    for said in ("m.sordino, digest ", "column &#39;age&#39;: number in [0, 100]", "--confidence 0.95"):
+        assert said in page
+    assert f"--delta {found['privacy']['delta']}" in page
+    assert "sordino intervals m.sordino t.csv" in page
     assert "ratio" in page
     assert "ratio" in typed("intervals", "m.sordino", "t.csv", "--epsilon", 4)
 
@@ -301,7 +306,10 @@ def test_what_comes_next_names_a_command_that_runs(folder):
     parts = ("--header", "--train", "a.csv", "--test", "b.csv", "--force")
     for schema, following in (
         ((), "Next: sordino schema draft a.csv --target COLUMN --output SCHEMA"),
-        (("--schema", "s.toml"), "Next: sordino pca a.csv --schema s.toml --epsilon 1 --output MODEL"),
+        (
+            ("--schema", "s.toml"),
+            "Next: sordino pca a.csv --schema s.toml --epsilon 1 --header --output MODEL",
+        ),
     ):
         assert following in typed("split", "d.csv", *schema, *parts)
     assert "Next: sordino pca DATA --schema s.toml" in typed("schema", "check", "s.toml")

@@ -145,11 +145,13 @@ def test_a_draft_and_a_check_keep_the_file_its_options_and_the_ledger(folder, bo
     text += "".join(f'[columns.{c}]\nkind = "number"\nlow = 0\nhigh = 1\n' for c in "abcd")
     Path("s.toml").write_text(text)
     said = typed("schema", "check", "s.toml", "p.csv", *booked)
-    assert "Next: sordino split p.csv --schema s.toml --train p-train.csv --test p-test.csv\n" in said
-    fit = "sordino fit p-train.csv --schema s.toml --epsilon 1 --ledger budget.db --dataset people"
+    assert (
+        "Next: sordino split p.csv --schema s.toml --train people-train.csv --test people-test.csv\n" in said
+    )
+    fit = "sordino fit people-train.csv --schema s.toml --epsilon 1 --ledger budget.db --dataset people"
     assert f"Then: {fit}" in said
-    write_csv(folder / "p-train.csv", np.zeros((4, 4)), ["no"] * 4)
-    assert f"Next: {fit}" in typed("schema", "check", "s.toml", "p-train.csv", *booked)
+    write_csv(folder / "people-train.csv", np.zeros((4, 4)), ["no"] * 4)
+    assert f"Next: {fit}" in typed("schema", "check", "s.toml", "people-train.csv", *booked)
 
 
 def test_inspect_and_evaluate_say_of_an_edited_model_that_the_ledger_knows_another(folder, model, booked):

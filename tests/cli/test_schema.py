@@ -206,7 +206,7 @@ def test_what_to_type_next_is_quoted_and_books_where_learning_was_booked(folder)
     assert "Note: column 'dose': not learned: values beyond 1.1e+12; declare low and high" in said
     (line,) = (line for line in said.splitlines() if line.startswith("Next: "))
     next_words = shlex.split(line.removeprefix("Next: sordino "))
-    assert next_words == ["schema", "check", "s 1.toml"]  # a blank is left
+    assert next_words == ["schema", "check", "s 1.toml", "our people.csv", *how]  # a blank is left
     table.assign(dose=table["dose"] / 1e14).to_csv("our people.csv", index=False, decimal=",", sep=";")
     said = typed(*words[:-1], "s 2.toml")
     (line,) = (line for line in said.splitlines() if line.startswith("Next: "))
@@ -226,7 +226,7 @@ def test_a_blank_ordinal_stays_blank_and_is_asked_for(folder):
     )
     said = typed("schema", "learn", "blank.toml", "people.csv", "--epsilon", 1, "--output", "s.toml")
     assert "Still blank: town" in said
-    assert said.endswith("Next: sordino schema check s.toml\n")
+    assert said.endswith("Next: sordino schema check s.toml people.csv\n")
     assert "pay" not in typed("schema", "check", "s.toml", code=3)
     assert "nothing was spent" in typed(
         "schema", "learn", "s.toml", "people.csv", "--epsilon", 1, "--output", "t.toml", code=3

@@ -57,7 +57,7 @@ def test_each_column_has_its_curve(model, tmp_path):
     assert "What matters" in page
     model.save(tmp_path / "m.sordino")
     told = CliRunner().invoke(main, ["inspect", str(tmp_path / "m.sordino")])
-    assert "Effects on the log odds of ill = yes;" in told.output
+    assert "Effects on the log odds of ill = yes." in told.output
     assert "Predicts <b>ill = yes</b>" in page[: page.index("<h2>")]
     assert "adds to the log odds of ill = yes," in page
     sexes = page.split("<b>sex</b>")[1].split("</div>")[0]

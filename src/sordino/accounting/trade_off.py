@@ -73,8 +73,14 @@ class TradeOff:
 
     def after(self, epsilon: float, delta: float) -> TradeOff:
         """Return the bound for a run that came after another one, of which only (epsilon, delta) is known."""
-        # P(S) <= exp(epsilon + e) Q(S) + delta(e) + delta, by composition at the point e.
-        return TradeOff(lambda e: self.delta(e - epsilon) + delta)
+        # Randomised response dominates it: a loss of +-epsilon, infinite with probability delta.
+        share = 1.0 / (1.0 + math.exp(-min(epsilon, _LARGEST)))
+
+        def divergence(e: float) -> float:
+            told = share * self.delta(e - epsilon) + (1.0 - share) * self.delta(e + epsilon)
+            return delta + (1.0 - delta) * told + _MARGIN
+
+        return TradeOff(divergence)
 
 
 NO_BOUND = TradeOff(lambda e: 1.0)

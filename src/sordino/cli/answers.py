@@ -41,10 +41,15 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
 
     shared.require_writable(how.pop("force"), train, test)
     share, seed, schema = how.pop("share"), how.pop("seed"), how.pop("schema")
+    said = {**how, "kind": None}
     declared = read_schema(schema)
     if not 0 < share < 1:
         raise click.UsageError("--share is between 0 and 1.")
     file = shared.data_file(data, how)
+    if file.kind in ("csv", "tsv") and any(place.suffix == ".parquet" for place in (train, test)):
+        raise InvalidInputError(
+            "The values of a text file stay texts: give --train and --test the ending .csv."
+        )
     if person is None and declared is not None and declared.person is not None:
         person = declared.person.name
     table = read_whole(file, None if declared is None else [column.name for column in declared.columns])
@@ -60,7 +65,7 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
         replace_file(place, content, own=True)
     unit = "records" if person is None else "persons"
     found = {"unit": unit, "train": count - len(judges), "test": len(judges), "seed": seed}
-    following = shared.fit_line(train, schema, declared)
+    following = shared.fit_line(train, schema, declared, **said)
     words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}.\nNext: {following}"
     shared.result(as_json, {**found, "outputs": [train, test]}, words)
 
@@ -181,8 +186,8 @@ def evaluate(
     _, words, denied = ask_ledger(fitted, asked["ledger"], run)
     found["notes"] += [words] * denied
     if file.path != "-" and file.name == run.get("data"):
-        found["data"] += ", the name of the file that it was fitted to"
-        found["notes"].append(f"scored on {found['data']}: score records that it has not seen")
+        found["data"] += ", by its name the file that it was fitted to: no test"
+        found["notes"].append(f"scored on {found['data']}. Score records that it has not seen")
     if public:
         _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, as_json, asked)
         return
@@ -209,6 +214,7 @@ def evaluate(
 @shared.BUDGET
 @shared.LEDGER
 @click.option("--report", "page", type=shared.OUTPUT, help="Also write the page on them.")
+@shared.SIGNERS
 @shared.FORCE
 @shared.JSON
 @shared.config_option
@@ -227,18 +233,24 @@ def intervals(
     `sordino inspect` shows of a model without records is the noise alone.
     """
     import sordino
+    from sordino.cli.fit import finished_run, run_of
     from sordino.cli.look import write_page
     from sordino.cli.rows import for_model
     from sordino.report.plots import margin_words
     from sordino.report.run_page import interval_words
+    from sordino.saving.files import about, model_digest
 
+    begun = run_of("intervals", data)
     asked = shared.take_budget(how)
     shared.require_writable(how.pop("force"), page)
     fitted, file = sordino.load(model), shared.data_file(data, how)
     rows = for_model(file, fitted, judge=True, target=target)
     found = sordino.intervals(fitted, rows.X, rows.y, groups=rows.groups, confidence=confidence, **asked)
     if page is not None:
-        run = {"data": file.name, "dataset": asked["dataset_id"]}
+        run = finished_run(begun, found.privacy) | {"version": about(model)["version"]}
+        run["of"] = (
+            f"{model.name}, digest {model_digest(fitted)[:16]}: its own page says what it cost besides"
+        )
         write_page(found, page, run, ledger=asked["ledger"])
     shared.tell_budget(asked)
     if as_json:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import tempfile
 from dataclasses import dataclass
 from importlib import import_module
@@ -230,34 +228,16 @@ class Delivery:
     @classmethod
     def begin(cls, command: str, data: str, chosen: dict[str, Any]) -> Delivery:
         """Take the options of the result out of ``chosen``; refuse a place where it could not be saved."""
-        from sordino.ledger.address import person
-
         output, report, as_json = (chosen.pop(name) for name in ("output", "report", "as_json"))
         shared.require_writable(chosen.pop("force"), output, report)
-        said = shared.read_settings(click.get_current_context())
-        settings = {key: value for key, value in said.items() if key not in SIGNED}
-        run = {
-            "command": command,
-            "settings": settings,
-            "signed": {key: said[key] for key in SIGNED if key in said},
-            "digest": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
-            "data": "standard input" if data == "-" else Path(data).name,
-            "dataset": said.get("dataset"),
-            "person": person(),
-            "code": "",
-            "started": _now(),
-        }
-        return cls(output, report, as_json, run)
+        return cls(output, report, as_json, run_of(command, data))
 
     def end(self, model: Any, budget: dict[str, Any], shown: Any = None, **found: Any) -> None:
         """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
-        from sordino.ledger.address import code_digest
         from sordino.saving.files import model_digest
 
         report = model.privacy_
-        run = {**self.run, "code": code_digest(), "finished": _now(), **found}
-        for line in (line for line in report.public if line.startswith("number of records: ")):
-            run["rows"] = int(line.rpartition(" ")[2])  # of persons who are known it is no public number
+        run = finished_run(self.run, report) | found
         output = _save(model, self.output, run)
         if self.as_json:
             facts = {"model": type(model).__name__, "output": output, "run": run}
@@ -276,6 +256,32 @@ class Delivery:
             click.echo(f"Saved to {output}, digest {model_digest(model)[:16]}. Next: {following}")
         if self.report is not None:
             write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
+
+
+def run_of(command: str, data: str) -> dict[str, Any]:
+    """Return what is said of a run that begins: its command and settings, who asks, of which file, when."""
+    from sordino.ledger.address import person
+
+    said = shared.read_settings(click.get_current_context())
+    return {
+        "command": command,
+        "settings": {key: value for key, value in said.items() if key not in SIGNED},
+        "signed": {key: said[key] for key in SIGNED if key in said},
+        "data": "standard input" if data == "-" else Path(data).name,
+        "dataset": said.get("dataset"),
+        "person": person(),
+        "started": _now(),
+    }
+
+
+def finished_run(run: dict[str, Any], report: Any) -> dict[str, Any]:
+    """Return what is said of a run that has ended; a rule chose its delta, and may choose another later."""
+    from sordino.ledger.address import code_digest
+
+    run = {**run, "settings": run["settings"] | {"delta": report.delta}, "code": code_digest()}
+    for line in (line for line in report.public if line.startswith("number of records: ")):
+        run["rows"] = int(line.rpartition(" ")[2])  # of persons who are known it is no public number
+    return run | {"finished": _now()}
 
 
 def _now() -> str:

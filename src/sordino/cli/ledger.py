@@ -36,7 +36,13 @@ def ledger() -> None:
 @click.option("--epsilon", type=float, required=True, help="Epsilon of everything ever released.")
 @click.option("--delta", type=float, required=True, help="Delta of everything ever released.")
 @shared.RELATION
-@click.option("--unit", default="record", show_default=True, help="Whom the budget protects.")
+@click.option(
+    "--unit",
+    type=click.Choice(("record", "person")),
+    default="record",
+    show_default=True,
+    help="Whom the budget protects, for ever: a person may have several records.",
+)
 @shared.JSON
 def create(
     ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str, as_json: bool
@@ -92,8 +98,9 @@ def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
             "spent": f"{spent.fraction:.1%} in {spent.reservations} reservation(s) ({shared.bound(spent)})",
             "left": f"{left.fraction:.1%}, enough for one more plan of "
             f"epsilon {at_least(left.epsilon)}, delta {at_least(left.delta, 3)}",
-            "what counts": "the percentages; epsilons of several plans do not add up to that of all together",
         }
+        if spent.mode.value == "renyi":
+            lines["what counts"] = "the percentages: epsilons of several plans add up to more than their cost"
         if tight:
             found = book.nonadaptive(dataset)
             words = f"epsilon {at_most(found.epsilon)} ({found.accountant}; no guarantee for adaptive plans)"

@@ -33,6 +33,8 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None, as_j
     fitted, facts = sordino.load(model), about(model)
     report, rows, shapes = report_of(fitted), _numbers(fitted), getattr(fitted, "shapes_", ())
     run = facts.get("about", {}).get("run")
+    if ledger is not None and (booked := (run or {}).get("dataset", dataset)) is not None:
+        shared.require_budget(ledger, booked)
     known, words, _ = ask_ledger(fitted, ledger, {"dataset": dataset, **(run or {})})
     if as_json:
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
@@ -42,7 +44,7 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None, as_j
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
         click.echo(f"{shared.guarantee(known or report)}{words and f', {words}'}\n{report.guarantee}")
-        shared.tell_schema_price(report)
+        shared.tell_schema_price(known or report)
         releases = [
             (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
             for r in report.releases
@@ -56,8 +58,8 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None, as_j
         from sordino.report.plots import margin_words
 
         click.echo(
-            f"Effects on {margin_words(fitted)}; by noise, one of 20 columns without any effect is above "
-            "noise alone. Which records were drawn adds to that (sordino.intervals counts both)."
+            f"Effects on {margin_words(fitted)}. Of 20 columns without any effect, about one is above its "
+            '"noise alone". Which records were drawn adds to that (sordino intervals counts both).'
         )
         effects = [_effect(shape) for shape in shapes[:top]]
         shared.show_table(("column", "importance", "effect", "noise alone", ""), effects)
@@ -163,12 +165,30 @@ def report(
             f"By its file the run was booked on {booked or 'no data set'!r}, not on {dataset!r}. "
             "Leave --dataset out: a reservation of the same releases there is that of another run."
         )
-    run["signed"] = run.get("signed", {}) | {key: value for key, value in signed.items() if value is not None}
+    said = run.get("signed", {})
+    run["signed"] = said | {
+        key: value if said.get(key, value) == value else f"{value} (at the run: {said[key]})"
+        for key, value in signed.items()
+        if value is not None
+    }
     found = [(path, *_score(path, model_digest(fitted))) for path in scores]
+    both: list[set[str]] = [set(), set()]
+    for _, name, value in found:
+        both[hasattr(value, "privacy") or isinstance(value, list)].add(name.partition(" on ")[2])
+    if clash := both[0] & both[1]:
+        raise InvalidInputError(
+            f"One score of {', '.join(clash)} is exact, as of public records, and another was paid for, as "
+            "of sensitive ones. One of both is wrong: leave it out."
+        )
     names = [name for _, name, _ in found]  # scores of one metric have the names of their files
     named = {n if names.count(n) == 1 else f"{n} ({path.name})": value for path, n, value in found}
     write_page(fitted, output, run, ledger=ledger, title=title, scores=named)
-    shared.result(as_json, {"output": output, "privacy": facts["report"]}, f"Report written to {output}")
+    known, words, denied = ask_ledger(fitted, ledger, run)
+    status = "" if known is None else f": {known.status}{words and f', {words}'}"
+    lines = [f"Report written to {output}{status}.", *["Do not sign it."] * denied]
+    if missing := [key for key in SIGNED if key not in run["signed"]]:
+        lines.append(f"Not stated: {', '.join(missing)}. Say them by --{' --'.join(missing)}.")
+    shared.result(as_json, {"output": output, "privacy": facts["report"]}, "\n".join(lines))
 
 
 def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> None:
@@ -179,6 +199,8 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
     if "data" in run:
         rows = f", {run['rows']:,} records of it were used" if "rows" in run else ""
         facts["Data"] = f"{run['data']}{rows}"
+    if "of" in run:
+        facts["Intervals of"] = run["of"]
     if "started" in run:
         started, finished = (run[key][:16].replace("T", " ") for key in ("started", "finished"))
         facts["Ran"] = f"{started} to {finished} UTC"
@@ -191,7 +213,9 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
     more |= {"facts": facts, **run.get("signed", {})}
     if settings := {**(run.get("settings") or {})}:  # of the command that made the model
         book = {"ledger": "LEDGER"} if "dataset" in settings else {}  # its address may hold a password
-        more["command"] = shared.command_line(run["command"], settings.pop("data", "-"), **book, **settings)
+        places = [settings.pop("model")] if "of" in run else []
+        places.append(settings.pop("data", "-"))
+        more["command"] = shared.command_line(run["command"], *places, **book, **settings)
     write_report(model, output, **more)
 
 

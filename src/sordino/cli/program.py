@@ -98,6 +98,8 @@ def next_command(error: BaseException, context: click.Context | None) -> str:
     if context is None or re.search(r"(: sordino|pip install|export SORDINO_\w+=) ?\S[^\n]*$", str(error)):
         return ""
     words = {name: str(value) for name, value in context.params.items() if value is not None}
+    if words.get("data", "-") != "-" and not os.path.exists(words["data"]):
+        del words["data"]
     words["command"] = context.command_path.partition(" ")[2] or "--help"
     if "ledger" in words:
         from sordino.ledger.address import hide

@@ -117,7 +117,8 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     found, said = Schema.read(schema), {key: value for key, value in how.items() if key != "epsilon"}
     file = None if data is None else shared.data_file(data, how)
     if file is not None and file.header:
-        found.check_names(read_names(file))
+        found.check_names(read_names(file), person=True)
+    _check_unit(found, how)
     shares = None
     if how["epsilon"] is not None and not found.unknown:
         if file is None:
@@ -143,22 +144,45 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
         _warn_of_target(found)
         if shares is not None:
-            lines = zip(shares.columns, shares.outside, shares.missing, strict=True)
-            rows = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
-            shared.show_table(("column", "clipped or other", "missing"), rows)
-            click.echo(f"Noise: {shares.noise:.2%} (one deviation). {shared.guarantee(shares.privacy)}.")
+            _tell_shares(shares)
         learns = data or "DATA"
         if data is not None and data != "-" and found.target is not None and not _is_part(data):
             # a fit of the whole file would leave no records that judge it
-            ending = Path(data).suffix if Path(data).suffix in (".csv", ".tsv") else ".parquet"
-            learns, judges = (
-                f"{Path(data).name.partition('.')[0]}-{part}{ending}" for part in ("train", "test")
-            )
+            ending, name = shared.split_ending(file), said["dataset"] or Path(data).name.partition(".")[0]
+            learns, judges = (f"{name}-{part}.{ending}" for part in ("train", "test"))
             apart = {key: value for key, value in said.items() if key not in _OF_FITS}
             split = shared.command_line("split", data, schema=schema, **apart, train=learns, test=judges)
             click.echo(f"Next: {split}\nThen: {shared.fit_line(learns, schema, found, **said)}")
             return
         click.echo(f"Next: {shared.fit_line(learns, schema, found, **said)}")
+
+
+def _check_unit(found: Schema, how: dict[str, Any]) -> None:
+    """Refuse a budget that protects records where the schema protects persons: fits would be."""
+    if how["ledger"] is None or how["dataset"] is None or found.person is None:
+        return
+    with shared.open_ledger(how["ledger"]) as book:
+        budget = book.policy(how["dataset"])
+    if budget.unit == "record":
+        terms = {"epsilon": f"{budget.epsilon:g}", "delta": f"{budget.delta:g}", "unit": "person"}
+        raise SchemaError(
+            f"The schema protects persons, the budget of {how['dataset']} records, for ever. A budget of "
+            "another name protects persons, and nobody adds up what both cost: "
+            + shared.command_line("ledger", "create", how["ledger"], "NAME", **terms)
+        )
+
+
+def _tell_shares(shares: Any) -> None:
+    """Print which share of each column is clipped or other, and missing, and name those that are lost."""
+    lines = [*zip(shares.columns, shares.outside, shares.missing, strict=True)]
+    rows = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
+    shared.show_table(("column", "clipped or other", "missing"), rows)
+    click.echo(f"Noise: {shares.noise:.2%} (one deviation). {shared.guarantee(shares.privacy)}.")
+    if lost := [name for name, out, gap in lines if out + gap > 0.9]:
+        click.echo(
+            f"Note: hardly a value of {', '.join(lost)} is within what is declared: a flag is read as yes or "
+            "no, a number as a number. Declare another kind, other levels or other bounds."
+        )
 
 
 _OF_FITS = ("delta", "relation", "ledger", "dataset")
@@ -218,8 +242,7 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     shared.tell_budget(budget)
     for column in found.unknown:
         click.echo(f"Still blank: {column.name} ({column.unknown}). Fill it in.")
-    again = shared.command_line("schema", "check", output)
-    click.echo(f"Next: {again if found.unknown else shared.fit_line(data, output, found, **said)}")
+    click.echo(f"Next: {shared.fit_line(data, output, found, **said)}")
 
 
 def _summary(found: Schema) -> dict[str, Any]:

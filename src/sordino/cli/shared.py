@@ -292,7 +292,12 @@ EPSILON = click.option(
     help="The privacy loss that may be spent, or a risk: max_advantage=.1, max_posterior=.6.",
 )
 TERMS = all_of(
-    click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n))."),
+    click.option(
+        "--delta",
+        type=float,
+        help="The probability of a larger loss; else min(1e-5, 1/(10 n)), and on a ledger that begins with a "
+        "learned schema a quarter of what is left at most.",
+    ),
     RELATION,
 )
 BUDGET = all_of(EPSILON, TERMS)
@@ -315,6 +320,11 @@ def data_file(data: str, options: dict[str, Any]) -> Any:
     return DataFile(data, kind, header=not without, sure=sure, **how)
 
 
+def split_ending(file: Any) -> str:
+    """Return the ending of the parts of a file: texts stay texts, in which a Parquet file has no numbers."""
+    return str(file.kind) if file.kind in ("csv", "tsv") else "parquet"
+
+
 def command_line(*words: Any, **options: Any) -> str:
     """Return a command as a shell reads it; options that say nothing, or what holds anyway, are left out."""
     from sordino.ledger.address import hide
@@ -330,12 +340,19 @@ def command_line(*words: Any, **options: Any) -> str:
 
 
 def fit_line(data: Any, place: Any, schema: Any, **said: Any) -> str:
-    """Return the command that fits a model to a file, or what a schema lacks for it."""
+    """Return the command that fits a model to a file, or what a schema lacks for it.
+
+    A configuration that `sordino init` wrote beside the schema names the ledger, and what it costs.
+    """
     if schema is None:
         return command_line("schema", "draft", data, target="COLUMN", output="SCHEMA")
+    if schema.unknown:
+        return command_line("schema", "check", place, data, **said)
     if schema.target is None:
         return command_line("pca", data, schema=place, epsilon=1, **said, output="MODEL")
     model = "logistic" if has_unordered_persons(schema) else None
+    if not said.get("ledger") and (config := Path(place).with_suffix(".run.toml")).is_file():
+        return command_line("fit", data, schema=place, model=model, config=config, **said)
     return command_line("fit", data, schema=place, model=model, epsilon=1, **said, output="MODEL")
 
 
@@ -499,7 +516,7 @@ def bound(found: Any) -> str:
     """Return epsilon and delta of a report or a certificate, rounded up as all that is guaranteed."""
     from sordino.runs.report import at_most
 
-    return f"epsilon {at_most(found.epsilon)}, delta {at_most(found.delta, 3)}"
+    return f"epsilon {at_most(found.epsilon)}, delta {at_most(found.delta)}"
 
 
 def guarantee(report: Any) -> str:

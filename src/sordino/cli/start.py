@@ -86,7 +86,7 @@ def init(
         book.create(name, policy)
     replace_file(schema, draft.encode())
     check = shared.command_line("schema", "check", schema, data, **how, ledger=ledger, dataset=name)
-    ending = file.kind if file.kind in ("csv", "tsv") else "parquet"
+    ending = shared.split_ending(file)
     train, test, score = (f"{name}-{end}" for end in (f"train.{ending}", f"test.{ending}", "score.json"))
     parts = {"schema": schema, **how, "train": train, "test": test}
     how |= {"format": ending} if how.pop("kind", None) else {}

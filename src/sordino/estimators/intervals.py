@@ -227,6 +227,7 @@ def intervals(
     unit = "record" if groups is None else "person"
     n = row_count(X) if groups is None else np.unique(number_owners(groups)).size
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    declared = (line for line in model.privacy_.public if not line.startswith("number of "))
     model, said = _plain_model(model, n * ask.epsilon)
     units, most = units_of(model), _MOST_COLUMNS if groups is None else _MOST_OF_PERSONS
     if len(units.back) > most:
@@ -247,7 +248,7 @@ def intervals(
         statistic("one-step", sample, **options),
         sample,
         "intervals",
-        public=(f"number of {unit}s: {n}", _BY_ROW),
+        public=(f"number of {unit}s: {n}", *declared, _BY_ROW),
         notes=(*model_notes(model, epsilon), *said),
         learned=model_prices(model),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 
 import sordino
-from sordino.errors import SordinoError
+from sordino.errors import LedgerCorruptError, SordinoError
 from sordino.ledger import Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
 from sordino.ledger.ledger import booked_for, remaining_of, spent_of
@@ -113,6 +113,7 @@ class Booking:
     place: str = ""
     model: str | None = None
     file: str | None = None
+    receipt: str = ""
 
     def confirm(self, report: PrivacyReport, ledger: Ledger) -> PrivacyReport:
         """Return a report that was read back as that of a run which the ledger confirms, else as it is.
@@ -191,17 +192,24 @@ def booking_of(
         return report, "The run was booked on no ledger, so nobody has added it to what else was released."
     if ledger is None or dataset_id is None:
         return report, (
-            "This page was not told of a ledger, so it cannot say whether the run was booked. Write it with "
-            "ledger= and dataset_id= (--ledger and --dataset) to see the reservation; without one nobody has "
-            "counted what else was released."
+            "This page was not told of a ledger, so it cannot say whether the run was booked. Written with "
+            "--ledger and --dataset (in Python ledger and dataset_id) it shows the reservation; without one "
+            "nobody has counted what else was released."
         )
     try:
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
+        receipt = next(iter(book.verify(dataset_id).receipts), "")
         history = replace(History.read(book, dataset_id), ran=ran or ("", "9"))
         models = {} if digest is None else book.models(dataset_id)
         files = book.files(dataset_id) if report.copied and report.file else {}
+    except LedgerCorruptError as error:
+        return report, f"The ledger is damaged: {error}"
     except SordinoError as error:
         return report, f"The ledger could not be read ({type(error).__name__})."
+    own = history.unit, history.relation
+    if own != (report.unit, report.relation.value):
+        said = f"one {report.unit} ({report.relation.value})"
+        return report, f"The ledger has a budget that protects one {own[0]} ({own[1]}), the file says {said}."
     numbers = booked_for(report.event, history.of_the_run())
     if not numbers:
         when = "" if ran is None else " from the time when it ran"
@@ -220,7 +228,7 @@ def booking_of(
     parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
     among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
     model = None if digest is None else "known" if run else "another" if is_other else "unknown"
-    booking = Booking(history, parts, history.steps[-1], among, place, model, file)
+    booking = Booking(history, parts, history.steps[-1], among, place, model, file, receipt)
     return booking.confirm(report, book), booking
 
 

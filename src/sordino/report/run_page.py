@@ -170,9 +170,8 @@ def _facts(model: Any) -> Iterable[tuple[str, str]]:
     if encoder is not None:
         yield "columns of the table", f"{encoder.n_features_in_:,}"
         columns = "columns of the model: lines, curves, levels, pairs"
-    for name, attribute in ((columns, "n_features_in_"), ("steps of the solver", "n_iter_")):
-        if hasattr(model, attribute):
-            yield name, f"{int(getattr(model, attribute)):,}"
+    if hasattr(model, "n_features_in_"):
+        yield columns, f"{int(model.n_features_in_):,}"
     if hasattr(model, "classes_"):
         yield "classes", f"{len(model.classes_):,}"
     if hasattr(model, "coef_"):
@@ -193,8 +192,13 @@ def _interval_facts(found: Intervals | PredictionIntervals) -> Iterable[tuple[st
         yield f"radius, in {spread_of(found.model)[1]}", reach
         return
     yield "confidence of each interval", f"{100 * found.confidence:.3g} %"
-    for line in sorted(found.records(), key=lambda one: (one["high"] == np.inf, -abs(one["value"])))[:TOP]:
+    lines = sorted(found.records(), key=lambda one: (one["high"] == np.inf, -abs(one["value"])))
+    if hasattr(found.model, "shapes_"):  # a table below has all of them
+        return
+    for line in lines[:TOP]:
         yield line["name"], interval_words(line)
+    if len(lines) > TOP:
+        yield "not shown", f"{len(lines) - TOP} smaller ones"
 
 
 def interval_words(line: Mapping[str, Any]) -> str:
@@ -263,8 +267,8 @@ def _curve(shape: Any) -> Line:
     effect = shape.effect if shape.effect.ndim == 1 else shape.effect[-1]
     noise = np.zeros(effect.shape) if shape.noise is None else 2.0 * np.asarray(shape.noise)
     noise = np.nan_to_num(noise if noise.ndim == 1 else noise[-1], posinf=np.nan)
-    open_ended = np.isnan(noise)  # of intervals: the band fills the box
-    noise[open_ended] = 2.0 * max(float(np.abs(effect).max()), float(np.nanmax(noise, initial=0.0)))
+    open_ended = np.isnan(noise)  # of intervals: no band says where they end
+    noise[open_ended] = 0.0
     at, low, high = shape.at[0], min((effect - noise).min(), 0.0), max((effect + noise).max(), 0.0)
 
     def height(values: Any) -> Any:
@@ -275,7 +279,7 @@ def _curve(shape: Any) -> Line:
     up, down, middle = height(effect + noise), height(effect - noise), height(effect)
     if isinstance(at[0], float) and len(at) > 1:
         x = 200.0 * (np.array(at) - at[0]) / (at[-1] - at[0])
-        band = _path([*x, *x[::-1]], [*up, *down[::-1]])
+        band = "" if open_ended.any() else _path([*x, *x[::-1]], [*up, *down[::-1]])
         return out | {"first": f"{at[0]:g}", "last": f"{at[-1]:g}", "line": _path(x, middle), "band": band}
     x = 200.0 * (np.arange(len(at)) + 0.5) / len(at)
     labels = [name if len(name := str(value)) <= 20 else f"{name[:19]}..." for value in at]
@@ -298,7 +302,8 @@ def _effect_rows(model: Any) -> list[Line]:
             if effect.ndim == 1
             else [f"{said[int(effect.argmin())]} to {said[int(effect.argmax())]}"]
         )
-        text = "; ".join(words).replace("± nan", "(noise not known)").replace("± inf", "(ends not known)")
+        text = "; ".join(words) if effect.any() else "left out of the model"
+        text = text.replace("± nan", "(noise not known)").replace("± inf", "(ends not known)")
         rows.append({"name": shape.name, "importance": plain_number(shape.importance, 3), "text": text})
     return rows
 
@@ -379,10 +384,15 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
             found, booking = confirm(report)
             known = found.copied < report.copied or getattr(booking, "doubt", "")
             status = f"{found.status}: {booking.confirmation}" if known else found.status
-            spent = f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta, 2)} per {report.unit}"
+            spent = f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta)} per {report.unit}"
             told = f"{spent}; {status}{told}"
         out += [
-            line | {"price": told or "nothing was paid: public records, or not private"} for line in lines
+            line
+            | {
+                "price": told
+                or "nothing was paid: right only where these records are public, as somebody said"
+            }
+            for line in lines
         ]
     return out
 
@@ -520,7 +530,8 @@ def report_html(
         holds=report.status.holds,
         odds=report.odds,
         whole=report.whole,
-        strength=strength(report.epsilon),
+        strength=strength((report.whole or [report.epsilon])[0]),
+        counted=next((line for line in public if line.startswith(_COUNTED)), ""),
         compared=compare_attacks(report),
         command=command or again,
         event=event,

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 MOST_LEVELS = 100_000
 GAPS = ("column", "zero")
 BOUNDS = "bounds (low and high)"
-_NAMED_LEVELS = 6
 _EPOCH = datetime.date(2000, 1, 1).toordinal()
 Knots = int | tuple[float, ...]
 
@@ -180,7 +179,8 @@ class Block:
         count = len(self.points)
         if isinstance(self.points[0], float):  # a pair may bend in the middle of the range
             every = np.arange(float(count))
-            positions = np.unique(np.append(every, np.interp(0.5, self.shares, every)))
+            middle = np.interp(0.5, self.shares, every)  # a knot up to rounding, mostly
+            positions = np.unique(np.append(every, middle if abs(middle - middle.round()) > 1e-9 else every))
             values = np.interp(positions, every, self.points)
             if self.log:
                 shares = np.interp(positions, every, self.shares) * np.log1p(values[-1] - values[0])
@@ -378,8 +378,7 @@ class Column:
 
     def _describe_levels(self) -> str:
         levels = getattr(self, "levels", None) or ()
-        rest = ", ..." if len(levels) > _NAMED_LEVELS else ""
-        return f"{len(levels)} levels: {', '.join(map(str, levels[:_NAMED_LEVELS]))}{rest}"
+        return f"{len(levels)} levels: {', '.join(map(str, levels))}"
 
     def knots_or(self, default: int) -> Knots:
         """Return the knots that it declares, else the default; 1 where its effect cannot bend."""
