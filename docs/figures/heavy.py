@@ -1,6 +1,6 @@
-"""Draw the rates of the heavy-tails page: python docs/figures/heavy.py   (seed 0, about five minutes).
+"""Draw the rates of the heavy-tails page from what `python -m benchmarks.heavy --save` measured.
 
-Writes heavy-mean.svg, heavy-regression.svg and heavy.json beside this file.
+Command: python docs/figures/heavy.py   (writes heavy-mean.svg and heavy-regression.svg beside this file)
 """
 
 from __future__ import annotations
@@ -18,29 +18,14 @@ matplotlib.use("Agg")
 matplotlib.rcParams.update({"svg.hashsalt": "sordino", "svg.fonttype": "none", "font.size": 9})
 
 import numpy as np  # noqa: E402
-from benchmarks.heavy import ORDERS, SIZES, excess_risks, mean_errors, slope  # noqa: E402
+from benchmarks.heavy import slope  # noqa: E402
 
 from sordino.report.plots import log_axis, new_axes  # noqa: E402
-from sordino.testing import seeded_noise_not_private  # noqa: E402
 
-ROWS = (3000, 10_000, 30_000, 100_000, 300_000)
-LEARNERS = {
-    "norms clipped (default)": {},
-    "coordinates truncated": {"solver_options": {"gradient": "truncated"}},
-    "Huber loss": {"loss": "huber"},
-    "disjoint chunks (paper)": {"solver_options": {"split": True}},
-}
+KEPT = HERE.parents[1] / "benchmarks" / "results" / "heavy.json"
 
 
-def measured() -> dict:
-    """Return all errors; the noise is seeded and so not private."""
-    with seeded_noise_not_private(0):
-        means = {str(v): mean_errors(v, False, SIZES, 200) for v in ORDERS}
-        risks = {name: excess_risks(options, ROWS, 20) for name, options in LEARNERS.items()}
-    return {"sizes": SIZES, "mean": means, "rows": ROWS, "regression": risks}
-
-
-def draw(x: tuple, curves: dict, rates: dict, label: str, name: str) -> None:
+def draw(x: list, curves: dict, rates: dict, label: str, name: str) -> None:
     """Draw errors as dots and the slopes of the theory as lines through their middles."""
     axis = new_axes(5.5, 3.6)
     for key, y in curves.items():
@@ -56,15 +41,14 @@ def draw(x: tuple, curves: dict, rates: dict, label: str, name: str) -> None:
 
 
 def main() -> None:
-    """Measure and write the numbers (not with --draw), then draw."""
-    if "--draw" not in sys.argv:
-        (HERE / "heavy.json").write_text(json.dumps(measured(), indent=1) + "\n")
-    found = json.loads((HERE / "heavy.json").read_text("utf-8"))
-    means = {f"v = {v}": y for v, y in found["mean"].items()}
-    rates = {f"v = {v}": -float(v) / (1 + float(v)) for v in found["mean"]}
-    draw(SIZES, means, rates, "mean absolute error", "heavy-mean.svg")
-    flat = dict.fromkeys(found["regression"], -1.0)
-    draw(ROWS, found["regression"], flat, "median excess risk", "heavy-regression.svg")
+    """Draw both figures."""
+    found = json.loads(KEPT.read_text("utf-8"))
+    sizes, rows = found["about"]["sizes"], found["about"]["rows"]
+    means = {f"v = {row['v']}": row["errors"] for row in found["means"]}
+    rates = {f"v = {row['v']}": -row["v"] / (1 + row["v"]) for row in found["means"]}
+    draw(sizes, means, rates, "mean absolute error", "heavy-mean.svg")
+    risks = {row["model"].replace("`", ""): row["risks"] for row in found["regressions"]}
+    draw(rows, risks, dict.fromkeys(risks, -1.0), "median excess risk", "heavy-regression.svg")
 
 
 if __name__ == "__main__":

@@ -259,6 +259,14 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "sharp-edges.md": {"columns": columns, "tails": tails},
     "nonconvex.md": {"averages": averages, "constants": constants},
     "comparison.md": {"mixing": mixing},
+    "heavy-tails.md": {
+        "bounded": bounded,
+        "doubts": doubts,
+        "slopes": slopes,
+        "risks": risks,
+        "designs": designs,
+        "gifts": gifts,
+    },
 }
 
 
@@ -381,6 +389,11 @@ def _unended() -> str:
     return f"in {100 * share:.0f} % of the runs on a lognormal"
 
 
+def _million() -> str:
+    found = statistics.median(row["cpu"] for row in kept("heavy.json")["speed"][1:])
+    return f"take {found:.1f} s of processor time"
+
+
 MIXED, FAR = "90 % normal, 10 % pareto(1.5)", "80 % exponential, 20 % lognormal(2)"
 SENTENCES: list[tuple[str, Callable[[], str]]] = [
     ("guide.md", _noise),
@@ -390,6 +403,7 @@ SENTENCES: list[tuple[str, Callable[[], str]]] = [
     ("sharp-edges.md", lambda: _covered("variance", "pareto(2.5)", "the variance of Pareto(2.5) in {}")),
     ("sharp-edges.md", lambda: _covered("variance", "t(2.2)", "of t(2.2) in {}")),
     ("heavy-tails.md", _unended),
+    ("heavy-tails.md", _million),
     ("nonconvex.md", _shorter),
     ("deep-learning.md", _shorter),
     ("nonconvex.md", _averaged),
