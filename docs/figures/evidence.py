@@ -43,14 +43,16 @@ UPPER_BOUNDS += ("DP-SCSG-HT", "DP-SVRG-HT", "DP-SPCA", "DP-VRPCA", "DP-SRM")
 def kept() -> str:
     """Return how many runs are kept, and how many with the commit that made them."""
     without: dict[str, int] = {}
-    total = 0
+    total = plus = 0
     for path in sorted((KEPT / "reproduced").glob("*.json")):
         runs = json.loads(path.read_text("utf-8"))["runs"].values()
         commits = [one["commit"] for run in runs for one in run["outcomes"]]
         without[path.stem] = sum(commit.startswith("before") for commit in commits)
-        total += len(commits)
+        total, plus = total + len(commits), plus + sum(commit.endswith("+") for commit in commits)
     rest = sum(without.values())
-    words = "are kept with the commit that made them (a plus: with changes that were committed later)"
+    words = (
+        f"are kept with the commit that made them, {plus:,} with a plus (changes that were committed later)"
+    )
     if not rest:
         return f"All {total:,} runs {words}."
     words = f"Of {total:,} runs {total - rest:,} {words}"
@@ -63,6 +65,7 @@ def counts() -> str:
     titles = ["table or figure", "published", *KINDS]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     parts = ("printed numbers", "of these on a stand-in", "of these printed for another setting")
+    parts += ("of these for add-remove, where the text replaces a record",)
     parts += ("orders of curves", "all")
     total = {name: dict.fromkeys(KINDS, 0) for name in parts}
     for name in sorted(TABLES):
@@ -77,7 +80,9 @@ def counts() -> str:
             own: tuple[str, ...] = ("orders of curves",)
             if key not in curves:
                 moved = name == "tao-rates" or key.startswith(ANOTHER_SETTING)
-                own = (parts[0], *parts[1:2] * (table.likeness == "stand-in"), *parts[2:3] * moved)
+                weaker = name == "srm-networks"
+                own = (parts[0], *parts[1:2] * (table.likeness == "stand-in"))
+                own += (*parts[2:3] * moved, *parts[3:4] * weaker)
             for part in (*own, "all"):
                 total[part][one.kind] += 1
         lines.append(_count_line(f"`{name}`: {table.source}", count_kinds(found)))
