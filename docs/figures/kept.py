@@ -255,11 +255,36 @@ def gifts() -> str:
     return table(["model", "test MAE", "R²"], rows)
 
 
+def release(members: int, numbers: int, mode: str = "noise-inside", tls: bool = True) -> dict[str, Any]:
+    """Return a measured release between members."""
+    asked = {"members": members, "numbers": numbers, "mode": mode, "tls": tls}
+    return next(row for row in kept("wire.json") if all(row[key] == value for key, value in asked.items()))
+
+
+def wire() -> str:
+    """What releases between members cost."""
+    asked = [release(3, size) for size in (104, 1000, 10_000)]
+    asked += [release(3, size, "secure-aggregation") for size in (104, 10_000)]
+    asked += [release(members, 104, tls=False) for members in (5, 7, 9, 15)]
+    rows = []
+    for row in asked:
+        times = [f"{value:.2g}" for value in (*row["wall"], *row["cpu"])]
+        rounds = [f"{value:.0f}" for value in row["rounds"]]
+        who = [str(row["members"]), row["mode"].replace("-", " "), f"{row['numbers']:,}"]
+        rows.append([*who, *times, *rounds, f"{row['mb']:.2g}" if row["mb"] < 1 else f"{row['mb']:.0f}"])
+    head = ["members", "mode", "numbers", "offline s", "online s", "CPU s a member, offline", "online"]
+    head += ["rounds offline", "online", "MB in all"]
+    loads = [row["load"] for row in asked]
+    first = f"{dated(asked[0])}, two cores at a load of {min(loads):.0f} to {max(loads):.0f}:"
+    return f"{first}\n\n{table(head, rows)}"
+
+
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "sharp-edges.md": {"columns": columns, "tails": tails},
     "solvers/scsg-ht.md": {"passes": passes},
     "nonconvex.md": {"averages": averages, "constants": constants},
     "comparison.md": {"mixing": mixing},
+    "parties/operations.md": {"wire": wire},
     "heavy-tails.md": {
         "bounded": bounded,
         "doubts": doubts,
@@ -385,6 +410,17 @@ def _ours_of_peers() -> str:
     return ", ".join(f"{said[2 * i]} and {said[2 * i + 1]} {place}" for i, place in enumerate(places))
 
 
+def _coordinate() -> str:
+    """What a coordinate of noise costs."""
+    row = release(3, 10_000)
+    return f"{1e3 * row['cpu'][0] / 1e4:.2f} ms of processor time a member and {row['mb'] / 10:.0f} kB in all"
+
+
+def _shares(way: str) -> str:
+    one = release(3, 104, way)
+    return f"{one['wall'][1]:.2g} s online"
+
+
 def _secure() -> str:
     found = dict(
         re.findall(r"(perceptron|small CNN).*\((.*)x\)", (KEPT / "secure_nn.txt").read_text("utf-8"))
@@ -424,6 +460,9 @@ SENTENCES: list[tuple[str, Callable[[], str]]] = [
     ("comparison.md", _opake),
     ("comparison.md", _ours_of_peers),
     ("deep-learning.md", _secure),
+    ("parties/noise-proof.md", _coordinate),
+    ("parties/compared.md", lambda: f"noise inside, 3 members | {_shares('noise-inside')}"),
+    ("parties/compared.md", lambda: f"secure aggregation, 3 members | {_shares('secure-aggregation')}"),
 ]
 
 
