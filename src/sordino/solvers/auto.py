@@ -89,6 +89,8 @@ _LEAST = 0.5
 # A column has a size around its mean where this share of its entries is not zero, unless one octave
 # has this share of all that are shown, so many times nearer to the mean than the column is long.
 _FULL, _PEAK, _NEARER = 0.5, 0.99, 8.0
+# All that clips may have taken from the mean may be of one column that so few records have: two deviations.
+_FEW, _DEVIATION = 0.02, 0.5
 # Entries have about their largest octave or so many below it.
 _TAIL = 12
 # A column that counts do not show is taken to have this part of the entries that noise could hide.
@@ -154,10 +156,11 @@ def lengthen_lines(problem: Problem, affine: Affine, noise: float) -> Affine:
     return replace(affine, scale=scale * (affine.scale.max() / scale.max()))
 
 
-def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
+def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float, Floats | None]:
     """Return the map of all columns, and the least size of a row: a part of the root of the mean square.
 
     Where most entries of all columns are zero most rows are alike, and rows that tell something are longer.
+    Last come the mean sizes of columns that few records have, infinite for others, where they are counted.
 
     **Privacy.** Post-processing of the releases ``"moments"`` and, where they were planned, ``"units"``.
     """
@@ -165,7 +168,7 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
     if "units" not in curator.plan.releases:
         released, noise = curator.release("moments") / n, noise_std(curator, "moments") / n
         found = map_of(problem, (released[:d], released[d:]), noise)
-        return lengthen_lines(problem, found, noise * problem.data_norm), 0.0
+        return lengthen_lines(problem, found, noise * problem.data_norm), 0.0, None
     units, sizes, shown = _column_units(curator, problem, None)
     flat = Affine(np.zeros(d), 1.0 / units, 0.0)
     hidden = sure(d) * noise_std(curator, "units") / n  # so many entries may be there where counts show none
@@ -174,6 +177,7 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
     )
     usual = _LONG * longer * math.sqrt(max(float(sizes[1].sum()), min(hidden, 1.0)))
     own = usual / n
+    rare = np.where(shown[0] < _FEW, np.maximum(sizes[0], hidden) * units, math.inf)
     means = curator.release("moments", flat.resize(1.0 / usual)) * own if problem.intercept else np.zeros(d)
     means = units * shrunk(means, noise_std(curator, "moments") * own, d)
     if curator.plan.releases["units"].times > 1:
@@ -185,7 +189,7 @@ def column_map(curator: Curator, problem: Problem) -> tuple[Affine, float]:
     found = Affine(means, scale / (scale.max() * units), INTERCEPT if problem.intercept else 0.0)
     parts = np.square(found.scale * units)
     unseen = parts * np.maximum(sizes[1], min(hidden, 1.0))  # of one column at least
-    return found, _LEAST * math.sqrt(max(float(parts @ sizes[1]), float(unseen.min())))
+    return found, _LEAST * math.sqrt(max(float(parts @ sizes[1]), float(unseen.min()))), rare
 
 
 def _column_units(
@@ -548,14 +552,14 @@ class Auto:
         if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
             yield self._constant(curator, problem, targets, quantile)
             return
-        affine, stretch = self._map_columns(curator, problem)
+        affine, rows = self._map_columns(curator, problem)
         if self.screens:
             affine, w, leg = screen(curator, problem, affine, targets, next(iter(self.stages.values())).count)
             legs = [leg]
             yield w
         else:
             targets = skewed_unit(curator, problem, affine, targets, "gradient")
-        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine, stretch))
+        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine, *rows))
         if not self.screens:
             start = constant_weights(problem, affine, targets)
             legs = [Leg.of(self._descent(curator, problem, "gradient", view, start), affine, None, 0)]
@@ -591,6 +595,8 @@ class Auto:
         noise = np.hypot(weight_noise(model, found, last), left_out) * affine.scale * unit
         longer = coefficients[..., : left.features] * last.slope
         noise = np.hypot(noise, longer)
+        if model.moments is not None and model.moments.rare is not None:
+            noise = np.hypot(noise, _DEVIATION * last.unseen * unit / model.moments.rare)
         factor = noise_factor(model.legs, found.bend, last.after)
         if factor is not None and problem.outputs == 1:
             added = np.zeros((left.features, 0)) if last.added is None else last.added
@@ -612,8 +618,8 @@ class Auto:
         w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
         means = problem.loss.name == "squared" and quantile is None and self.steps >= LEAST_SUMS
         if means and "whole" in curator.plan.releases and not self.stages:
-            affine, stretch = self._map_columns(curator, problem)
-            moments = second_moments(curator, problem, affine, stretch)
+            affine, rows = self._map_columns(curator, problem)
+            moments = second_moments(curator, problem, affine, *rows)
             last = None if moments is None else sum_up(curator, problem, affine, moments)
             if last is not None and last.added is not None:
                 unit = affine.scale * problem.target_bound
@@ -721,14 +727,14 @@ class Auto:
         counts = [stage.count for stage in self.stages.values()]
         return counts[-1] if counts else problem.features * problem.outputs
 
-    def _map_columns(self, curator: Curator, problem: Problem) -> tuple[Affine, float]:
-        """Return the map, and how many times larger the squares of whole rows are than of mapped ones."""
+    def _map_columns(self, curator: Curator, problem: Problem) -> tuple[Affine, tuple[float, Floats | None]]:
+        """Return the map; how many times larger the squares of whole rows are, and sizes of rare columns."""
         if self.screens:
-            return listed_map(curator, problem, next(iter(self.stages.values())).count), 1.0
-        affine, least = column_map(curator, problem)
+            return listed_map(curator, problem, next(iter(self.stages.values())).count), (1.0, None)
+        affine, least, rare = column_map(curator, problem)
         spread = self._row_noise(curator, problem, "gradient")
         size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread, least)
-        return affine.resize(1.0 / size), stretch
+        return affine.resize(1.0 / size), (stretch, rare)
 
 
 _REST = 0.3  # of what the other questions leave is kept for the descent, however much the classes take

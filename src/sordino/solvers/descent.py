@@ -377,13 +377,15 @@ class Moments:
     """Released second moments of mapped rows with their constant entry, and what is unsure of them.
 
     ``unsure`` is about a direction that the moments themselves choose, ``noise`` about one chosen before;
-    whole rows have about ``stretch`` times the moments of these, which are clipped.
+    whole rows have about ``stretch`` times the moments of these, which are clipped. Columns that few records
+    have are of the mean sizes ``rare``, all others of infinite ones.
     """
 
     matrix: Floats
     unsure: float
     noise: float
     stretch: float = 1.0
+    rare: Floats | None = None
 
     @classmethod
     def of(cls, released: Floats, noise: float, seen: float, population: int, constant: float) -> Moments:
@@ -413,7 +415,8 @@ class Moments:
 
     def narrow(self, kept: Bools) -> Moments:
         """Return the moments of some coordinates."""
-        return replace(self, matrix=self.matrix[np.ix_(kept, kept)])
+        rare = None if self.rare is None else self.rare[kept[: self.rare.size]]
+        return replace(self, matrix=self.matrix[np.ix_(kept, kept)], rare=rare)
 
     def resize(self, factor: float, features: int) -> Moments:
         """Return the moments of rows times ``factor``, the constant left as it is."""
@@ -466,7 +469,9 @@ def has_metric(problem: Problem) -> bool:
     return math.isfinite(problem.loss.curvature) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
 
 
-def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: float) -> Moments | None:
+def second_moments(
+    curator: Curator, problem: Problem, affine: Affine, stretch: float, rare: Floats | None
+) -> Moments | None:
     """Return the released second moments of the mapped rows, where they were planned."""
     if "second" not in curator.plan.releases:
         return None
@@ -475,7 +480,7 @@ def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: 
     noise, n = noise_std(curator, "second"), problem.population
     constant = affine.intercept * math.sqrt(problem.weight)  # so that its square is weighted
     moments = Moments.of(curator.release("second", affine), noise, seen, n, constant)
-    return replace(moments, stretch=stretch)
+    return replace(moments, stretch=stretch, rare=rare)
 
 
 def class_rates(shares: Floats, noise: Noise, told: float, most: float) -> Floats:
