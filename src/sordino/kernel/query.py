@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import numba
 import numpy as np
 
-from sordino.kernel.arrays import Floats, Ints, compile_with_cache
+from sordino.kernel.arrays import Floats, Ints, compile_with_cache, public_norm
 from sordino.kernel.clip import check_bound, clip_scalar, limit, times_factor
 from sordino.kernel.clip.doubles import clipped_scalars
 from sordino.kernel.events import Relation
-from sordino.kernel.lazy import SparseVector
+from sordino.kernel.lazy import SparseVector, TouchMap
 
 # A group is a protocol. A query names groups in ``needs`` and takes its records as one of them; an executor
 # names groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
@@ -27,32 +28,49 @@ Answer: TypeAlias = Any
 """What a query returns and a mechanism adds noise to: an array, a sparse vector, a tensor."""
 
 
-class PublicMap(Protocol):
-    """A public affine map ``x -> clip_1(scale * (x - shift))`` with a constant entry behind it.
+@dataclass(frozen=True, eq=False)
+class PublicMap:
+    r"""The map ``x -> clip_1(scale * (x - shift))``, with a constant ``intercept`` entry behind it.
 
-    With ``columns`` it has entries for these only: the others are dropped, or have the scale ``rest``.
+    All its numbers are public: released before, or constants. With ``columns`` its entries stand for these
+    columns only. The others are dropped; or, with ``rest``, they are all multiplied by that one number and
+    not shifted, so that a map of very many columns is a short list.
     """
 
-    @property
-    def shift(self) -> Floats: ...
+    shift: Floats
+    scale: Floats
+    intercept: float
+    columns: Ints | None = None
+    rest: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("shift", "scale", "columns"):  # records remember a map by the object and clip for it
+            if (values := getattr(self, name)) is not None:
+                own = np.array(values)
+                own.flags.writeable = False
+                object.__setattr__(self, name, own)
+
+    @cached_property
+    def offset(self) -> float:
+        """The norm of the scaled shift."""
+        return public_norm(self.scale * self.shift)
 
     @property
-    def scale(self) -> Floats: ...
+    def floor(self) -> float:
+        """A mapped row counts as at least this long: much shorter ones are differences of large numbers."""
+        return 2.0**-10 * self.offset
 
     @property
-    def intercept(self) -> float: ...
+    def listed(self) -> Ints:
+        """The columns that have entries."""
+        return np.arange(self.scale.size) if self.columns is None else self.columns
 
-    @property
-    def floor(self) -> float: ...
-
-    @property
-    def columns(self) -> Ints | None: ...
-
-    @property
-    def rest(self) -> float | None: ...
-
-    def pick(self, columns: Ints) -> PublicMap:
-        """Return the map of some columns, as if there were no others."""
+    def pick(self, columns: Ints) -> Self:
+        """Return the map of some columns, in this order, as if there were no others."""
+        slots = TouchMap.of(self.listed).slots(columns)  # -1, the last, for those that are not listed
+        rest = 0.0 if self.rest is None else self.rest
+        shift, scale = np.append(self.shift, 0.0)[slots], np.append(self.scale, rest)[slots]
+        return replace(self, shift=shift, scale=scale, columns=None, rest=None)
 
 
 class PublicBall(Protocol):
@@ -78,11 +96,22 @@ class Records(Protocol):
     def weights(self) -> Floats | None: ...
 
 
-class UnitSums(Records, Protocol):
-    """Sums of one bounded vector per unit of privacy: a record, or a person with several of them."""
+class Margins(Records, Protocol):
+    """The margins of records."""
 
     def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` of each record, one column per output for a matrix ``w``."""
+
+
+class RowSums(Margins, Protocol):
+    """Sums of the rows."""
+
+    def weighted_sum(self, coefficients: Floats) -> Answer:
+        """Return ``sum_i c_i x_i``."""
+
+
+class UnitSums(Margins, Protocol):
+    """Sums of one bounded vector per unit of privacy: a record, or a person with several of them."""
 
     def unit_sum(self, coefficients: Floats, bound: float) -> Answer:
         """Return ``sum_i c_i x_i``, the part of each unit at most ``bound`` long.
@@ -91,14 +120,11 @@ class UnitSums(Records, Protocol):
         """
 
 
-class RecordSums(UnitSums, Protocol):
+class RecordSums(UnitSums, RowSums, Protocol):
     """Sums over single records, where a record is the unit; batches of few columns can do these too."""
 
     @property
     def peaks(self) -> Floats: ...
-
-    def weighted_sum(self, coefficients: Floats) -> Answer:
-        """Return ``sum_i c_i x_i``."""
 
 
 LOGISTIC, NUMBERS = 0, 1
@@ -148,7 +174,7 @@ class StoredRows(Protocol):
     def stored(self) -> tuple[Any, Floats]: ...
 
 
-class PartedRows(Records, Protocol):
+class PartedRows(RowSums, Protocol):
     """The rows themselves, block by block; a row may stand for a part of its unit.
 
     A query that needs no more than this adds for each row ``parts[i]`` of what the row would add as a record
@@ -161,12 +187,6 @@ class PartedRows(Records, Protocol):
 
     @property
     def parts(self) -> Floats | None: ...
-
-    def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w`` of each record, one column per output for a matrix ``w``."""
-
-    def weighted_sum(self, coefficients: Floats) -> Answer:
-        """Return ``sum_i c_i x_i``."""
 
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
         """Yield ``c_i x_i`` in blocks of rows."""
@@ -187,7 +207,7 @@ class DenseRows(RowBlocks, PartedArrays, Protocol):
     """Blocks of rows that are arrays, and records."""
 
 
-class MappedRows(Records, Protocol):
+class MappedRows(RowSums, Protocol):
     """Rows after a public affine map and a clip: their sizes before the clip, and the factors of it."""
 
     @property
@@ -195,12 +215,6 @@ class MappedRows(Records, Protocol):
 
     @property
     def factors(self) -> Floats: ...
-
-    def margins(self, w: Point) -> Floats:
-        """Return the margins of the mapped rows."""
-
-    def weighted_sum(self, coefficients: Floats) -> Answer:
-        """Return the weighted sum of the mapped rows."""
 
     def gram(self, factors: Floats) -> Floats:
         """Return ``sum_i f_i z_i z_i^T``, the constant entry left out, symmetric to the last bit."""

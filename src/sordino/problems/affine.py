@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
 from sordino.kernel import ClippedSum, Relation, SparseVector, SymmetricGaussian
-from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache, public_norm
+from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
 from sordino.kernel.clip import clip_scalars, factors_of, joint_norms, sum_of_rows
-from sordino.kernel.lazy import TouchMap
 from sordino.kernel.query import (
     LOGISTIC,
     AffineViews,
@@ -22,6 +20,7 @@ from sordino.kernel.query import (
     MappedRows,
     OneCount,
     Point,
+    PublicMap,
     Pull,
     as_weights,
     clip_residuals,
@@ -38,37 +37,8 @@ _WIDEST, NEARLY = 4, 0.9
 _LONGEST, _NUMBERS_LONGEST = 8.0, 256.0
 
 
-@dataclass(frozen=True, eq=False)
-class Affine:
-    r"""The map ``x -> clip_1(scale * (x - shift))``, with a constant ``intercept`` entry behind it.
-
-    All its numbers are public: released before, or constants. With ``columns`` its entries stand for these
-    columns only. The others are dropped; or, with ``rest``, they are all multiplied by that one number and
-    not shifted, so that a map of very many columns is a short list.
-    """
-
-    shift: Floats
-    scale: Floats
-    intercept: float
-    columns: Ints | None = None
-    rest: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("shift", "scale", "columns"):  # records remember a map by the object and clip for it
-            if (values := getattr(self, name)) is not None:
-                own = np.array(values)
-                own.flags.writeable = False
-                object.__setattr__(self, name, own)
-
-    @cached_property
-    def offset(self) -> float:
-        """The norm of the scaled shift."""
-        return public_norm(self.scale * self.shift)
-
-    @property
-    def floor(self) -> float:
-        """A mapped row counts as at least this long: much shorter ones are differences of large numbers."""
-        return 2.0**-10 * self.offset
+class Affine(PublicMap):
+    """A public map that is fitted, with its way back: weights of mapped rows as weights of the rows."""
 
     def resize(self, factor: float) -> Affine:
         """Return the map with all scales multiplied."""
@@ -81,17 +51,7 @@ class Affine:
 
     def restrict(self, kept: Bools) -> Affine:
         """Return the map that drops all columns but some of those it has."""
-        return Affine(self.shift[kept], self.scale[kept], self.intercept, self._listed[kept])
-
-    def pick(self, columns: Ints) -> Affine:
-        """Return the map of some columns, in this order, as if there were no others."""
-        slots = TouchMap.of(self._listed).slots(columns)  # -1, the last, for those that are not listed
-        rest = 0.0 if self.rest is None else self.rest
-        return Affine(np.append(self.shift, 0.0)[slots], np.append(self.scale, rest)[slots], self.intercept)
-
-    @property
-    def _listed(self) -> Ints:
-        return np.arange(self.scale.size) if self.columns is None else self.columns
+        return Affine(self.shift[kept], self.scale[kept], self.intercept, self.listed[kept])
 
     def coefficients(self, w: Floats, constant: float) -> Floats:
         """Return the weights on the original columns, and on its intercept column ``constant``."""
