@@ -55,7 +55,7 @@ def test_a_page_has_what_is_signed_on_the_sheet_of_the_signatures(ward):
     assert all(level in page for level in LEVELS)
     assert "--delta 1e-05" in page
     assert "private, confirmed by ledger l.db, reservation 1: releases, model and file" in told
-    assert "Not stated: controller, approver. Say them by --controller --approver." in told
+    assert "Not stated on the page: --controller, --approver, --basis, --recipients, --kept-until." in told
     assert typed("ledger", "verify", "l.db", "--receipt", receipt).startswith("Sound")
 
 

@@ -13,7 +13,7 @@ import click
 from sordino.cli import shared
 from sordino.errors import InvalidInputError
 
-SIGNED = ("purpose", "controller", "approver")
+SIGNED = ("purpose", "controller", "approver", "basis", "recipients", "kept_until")
 """What the page says about those who answer for it, besides its author."""
 
 
@@ -186,8 +186,8 @@ def report(
     known, words, denied = ask_ledger(fitted, ledger, run)
     status = "" if known is None else f": {known.status}{words and f', {words}'}"
     lines = [f"Report written to {output}{status}.", *["Do not sign it."] * denied]
-    if missing := [key for key in SIGNED if key not in run["signed"]]:
-        lines.append(f"Not stated: {', '.join(missing)}. Say them by --{' --'.join(missing)}.")
+    if missing := [f"--{key.replace('_', '-')}" for key in SIGNED if key not in run["signed"]]:
+        lines.append(f"Not stated on the page: {', '.join(missing)}.")
     shared.result(as_json, {"output": output, "privacy": facts["report"]}, "\n".join(lines))
 
 
@@ -210,7 +210,10 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
         facts["Saved by"] = f"Sordino {run['version']}{code}"
     dataset = run.get("dataset") or ("" if "dataset" in run else None)  # "": it says that it has none
     more |= {"dataset_id": dataset, "author": run.get("person"), "config": run.get("settings")}
-    more |= {"facts": facts, **run.get("signed", {})}
+    said = {**run.get("signed", {})}
+    titles = {"basis": "Legal basis", "recipients": "Recipients", "kept_until": "Kept until"}
+    about = {title: said.pop(key, "not stated") for key, title in titles.items()}
+    more |= {"facts": facts, **said, "about": about}
     if settings := {**(run.get("settings") or {})}:  # of the command that made the model
         book = {"ledger": "LEDGER"} if "dataset" in settings else {}  # its address may hold a password
         places = [settings.pop("model")] if "of" in run else []

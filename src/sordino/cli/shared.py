@@ -273,6 +273,9 @@ SIGNERS = all_of(
     click.option("--purpose", help="What the result is for, on the page that is signed."),
     click.option("--controller", help="Who answers for the data, on that page."),
     click.option("--approver", help="Who signs that page."),
+    click.option("--basis", help="On which legal basis the records are used, on that page."),
+    click.option("--recipients", help="Who may have the result, on that page."),
+    click.option("--kept-until", help="When the result is deleted, on that page."),
 )
 SCHEMA = click.option(
     "--schema", type=click.Path(path_type=Path), help="What the columns mean (TOML), from `sordino schema`."

@@ -11,9 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader
 
 import sordino
+from sordino.accounting.renyi import renyi_delta
+from sordino.accounting.trade_off import TradeOff, worst_trade_off
 from sordino.errors import LedgerCorruptError, SordinoError
 from sordino.ledger import Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
@@ -21,7 +24,7 @@ from sordino.ledger.ledger import booked_for, remaining_of, spent_of
 from sordino.ledger.records import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
-from sordino.runs.report import Status
+from sordino.runs.report import Status, guess, percent
 from sordino.values import at_least, at_most
 
 
@@ -47,17 +50,31 @@ def _templates() -> Environment:
 
 @dataclass(frozen=True)
 class Step:
-    """An account after a reservation: the part that is spent, and what one more plan may cost."""
+    """An account after a reservation, and who made it."""
 
     entry: Entry | None
     person: str
-    fraction: float
-    epsilon_left: float
+    account: Account
 
-    @classmethod
-    def after(cls, entry: Entry | None, person: str, account: Account) -> Step:
-        """Return the step to an account."""
-        return cls(entry, person, spent_of(account).fraction, remaining_of(account).epsilon)
+    @property
+    def fraction(self) -> float:
+        """The part that is spent."""
+        return spent_of(self.account).fraction
+
+    @property
+    def epsilon_left(self) -> float:
+        """What one more plan may cost."""
+        return remaining_of(self.account).epsilon
+
+    @property
+    def wins(self) -> str:
+        """How many bets on one unit are won, at worst, after everything that was booked so far."""
+        spent = spent_of(self.account)
+        orders, sums = np.array([self.account.filter.orders, self.account.renyi])
+        known = np.isfinite(orders) & np.isfinite(sums)
+        if self.account.mode is FilterMode.BASIC or not known.any():
+            return percent(guess(worst_trade_off(spent.epsilon, spent.delta)))
+        return percent(guess(TradeOff(lambda e: renyi_delta(orders[known], sums[known], e))))
 
     @property
     def share(self) -> float:
@@ -83,10 +100,10 @@ class History:
         """Replay the reservations of a data set."""
         policy, people = ledger.policy(dataset_id), ledger.people(dataset_id)
         account = Account.opened(policy)
-        steps = [Step.after(None, "", account)]
+        steps = [Step(None, "", account)]
         for entry in ledger.history(dataset_id):
             account = account.book(entry.charge)
-            steps.append(Step.after(entry, people.get(entry.sequence, ""), account))
+            steps.append(Step(entry, people.get(entry.sequence, ""), account))
         facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
         return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
 

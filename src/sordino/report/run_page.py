@@ -447,8 +447,8 @@ def write_report(model: Any, path: str | Path, **details: Any) -> Path:
     """Write one self-contained HTML page about a run to ``path``; return the path.
 
     ``model`` and ``details`` (``dataset_id``, ``author``, ``purpose``, ``controller``, ``approver``,
-    ``config``, ``command``, ``title``, ``ledger``, ``ran``, ``scores``, ``facts``, ``assume_public``) as in
-    :func:`report_html`.
+    ``config``, ``command``, ``title``, ``ledger``, ``ran``, ``scores``, ``facts``, ``about``,
+    ``assume_public``) as in :func:`report_html`.
 
     **Privacy.** The page shows released numbers and declared constants only.
     """
@@ -472,6 +472,7 @@ def report_html(
     ran: tuple[str, str] | None = None,
     scores: Mapping[str, Any] | None = None,
     facts: Mapping[str, str] | None = None,
+    about: Mapping[str, str] | None = None,
     assume_public: Sequence[str] = (),
 ) -> str:
     """Return one self-contained HTML page about a run.
@@ -490,6 +491,7 @@ def report_html(
     scores : results of :func:`sordino.private_score` or :func:`sordino.private_scores_by` (or plain numbers
         from public records) by name; a score of another model is refused.
     facts : more lines about the run, by name: when it ran, on which file.
+    about : more lines about the purpose, by name: on which legal basis, for whom, how long.
     assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
 
     **Privacy.** The page shows released numbers and declared constants only, by a fixed list of attributes;
@@ -527,6 +529,7 @@ def report_html(
         releases=[(release.name, _release(release, report.unit)) for release in report.releases],
         assumptions=[(line, _declaring_party(line, origin["author"], by_schema)) for line in public],
         facts=dict(facts or {}),
+        about=dict(about or {}),
         holds=report.status.holds,
         odds=report.odds,
         whole=report.whole,
