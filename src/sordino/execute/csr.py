@@ -361,6 +361,9 @@ def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, ou
 
 _ENTRIES = 1 << 15  # entries of a dense block: they stay in the cache
 _STORED = 1 << 17  # entries of a sparse one, which takes turns with the sums of all columns
+_MAPPED = (
+    248  # mapped rows side by side: columns that were powers of two apart would share a line of the cache
+)
 # The order of a sum is free where it makes a margin, which a record may have any of.
 _FREE_ORDER = {"reassoc", "contract", "nsz"}
 
@@ -448,12 +451,41 @@ def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
 
 
 @compile_with_cache(nogil=True)
-def map_rows(block: Any, factors: Any, shift: Any, scale: Any, weights: Any, out: Any) -> None:
-    """Write ``weights_i scale (factors_i x_i - shift)``, and nothing for a row whose weight is zero."""
-    for i in range(block.shape[0]):
-        for j in range(scale.size):
-            value = (factors[i] * np.float64(block[i, j]) - shift[j]) * scale[j] * weights[i]
-            out[i, j] = value if weights[i] != 0.0 else 0.0
+def add_squares(matrix: Any, factors: Any, shift: Any, scale: Any, weights: Any, out: Any) -> None:
+    """Add ``y_i y_i^T`` for the mapped rows ``y_i = weights_i scale (factors_i x_i - shift)`` to half of ``out``.
+
+    It is as wide as a row, up to the next multiple of 4. A row whose weight is zero adds nothing.
+    """
+    room = np.zeros((out.shape[0], _MAPPED))
+    for start in range(0, matrix.shape[0], _MAPPED):
+        count = min(_MAPPED, matrix.shape[0] - start)
+        room[:, count:] = 0.0
+        for i in range(count):
+            row, factor, weight = matrix[start + i], factors[start + i], weights[start + i]
+            for j in range(scale.size):
+                value = (factor * np.float64(row[j]) - shift[j]) * scale[j] * weight
+                room[j, i] = value if weight != 0.0 else 0.0
+        _add_products(room, out)
+
+
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
+def _add_products(columns: Any, out: Any) -> None:
+    """Add the products of columns, which lie as rows here, to half of ``out``: 4 by 4, each read once."""
+    for i in range(0, out.shape[0], 4):
+        a, b, c, d = columns[i], columns[i + 1], columns[i + 2], columns[i + 3]
+        for j in range(0, i + 4, 4):
+            e, f, g, h = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
+            ae = af = ag = ah = be = bf = bg = bh = ce = cf = cg = ch = de = df = dg = dh = 0.0
+            for k in range(columns.shape[1]):
+                ae, af, ag, ah = ae + a[k] * e[k], af + a[k] * f[k], ag + a[k] * g[k], ah + a[k] * h[k]
+                be, bf, bg, bh = be + b[k] * e[k], bf + b[k] * f[k], bg + b[k] * g[k], bh + b[k] * h[k]
+                ce, cf, cg, ch = ce + c[k] * e[k], cf + c[k] * f[k], cg + c[k] * g[k], ch + c[k] * h[k]
+                de, df, dg, dh = de + d[k] * e[k], df + d[k] * f[k], dg + d[k] * g[k], dh + d[k] * h[k]
+            for row, sums in enumerate(
+                ((ae, af, ag, ah), (be, bf, bg, bh), (ce, cf, cg, ch), (de, df, dg, dh))
+            ):
+                for column in range(4):
+                    out[i + row, j + column] += sums[column]
 
 
 @compile_with_cache(nogil=True)

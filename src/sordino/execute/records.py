@@ -687,20 +687,21 @@ class LocalView(AffineView):
 
     def gram(self, factors: Floats) -> Floats:
         """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few."""
-        base, affine = self._base, self._affine
-        step, out = max(1, _ENTRIES // max(1, base.features)), np.zeros((base.features, base.features))
-        weights = self.factors * np.sqrt(factors)
-        if sparse.issparse(base.matrix) and base.matrix.nnz * _SPARSE < base.matrix.shape[0] * base.features:
+        base, affine, d = self._base, self._affine, self._base.features
+        weights, x, out = self.factors * np.sqrt(factors), base.matrix, np.zeros((d + -d % 4, d + -d % 4))
+        if sparse.issparse(x) and x.nnz * _SPARSE < x.shape[0] * d:
             return self._gram_of_entries(weights)
-        mapped, stored = np.empty((step, base.features)), not sparse.issparse(base.matrix)
-        for start in range(0, base.count, step):
-            rows = slice(start, min(start + step, base.count))
-            block = mapped[: rows.stop - start]
-            given = base.matrix[rows] if stored else base.clipped_rows(rows, mapped)
-            factors = base.scale[rows] if stored else np.ones(len(block))
-            csr.map_rows(given, factors, affine.shift, affine.scale, weights[rows], block)
-            out += block.T @ block
-        return (out + out.T) / 2.0
+        if not sparse.issparse(x):
+            csr.add_squares(x, base.scale, affine.shift, affine.scale, weights, out)
+        else:
+            step = max(1, _ENTRIES // max(1, d))
+            room, one = np.empty((step, d)), np.ones(step)
+            for start in range(0, base.count, step):
+                rows = slice(start, min(start + step, base.count))
+                given = base.clipped_rows(rows, room)
+                csr.add_squares(given, one, affine.shift, affine.scale, weights[rows], out)
+        half = np.tril(out[:d, :d])
+        return half + np.tril(half, -1).T
 
     def _gram_of_entries(self, weights: Floats) -> Floats:
         r"""Return ``sum_i (u_i - o_i) (u_i - o_i)^T`` with rows and shift apart; no row is made dense.
