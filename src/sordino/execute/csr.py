@@ -452,7 +452,7 @@ def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
 
 @compile_with_cache(nogil=True)
 def add_squares(matrix: Any, factors: Any, shift: Any, scale: Any, weights: Any, out: Any) -> None:
-    """Add ``y_i y_i^T`` for the mapped rows ``y_i = weights_i scale (factors_i x_i - shift)`` to half of ``out``.
+    """Add ``y_i y_i^T``, ``y_i = weights_i scale (factors_i x_i - shift)`` a mapped row, to half of ``out``.
 
     It is as wide as a row, up to the next multiple of 4. A row whose weight is zero adds nothing.
     """

@@ -79,8 +79,8 @@ class LocalExecutor:
         object.__setattr__(self, "targets", np.where(good, targets, np.nan))
         object.__setattr__(self, "_scale", scale)
         object.__setattr__(self, "_lengths", lengths)
-        last = np.full(len(lengths), abs(self.intercept))
-        object.__setattr__(self, "_norms", clip.joint_norms([lengths, last]) if self.intercept else lengths)
+        norms = clip.joint_norms([lengths, abs(self.intercept)]) if self.intercept else lengths
+        object.__setattr__(self, "_norms", norms)
 
     @property
     def population(self) -> int:
@@ -134,7 +134,10 @@ def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Flo
     norms, one = found.norms, np.ones(len(found.mantissa))
     if bound is None:  # the queries bound what a record adds
         return one, one, norms
-    factors, far = found.factors(bound), norms > clip.HIGHEST
+    factors = found.factors(bound)
+    if norms.max(initial=0.0) <= clip.HIGHEST:
+        return one, factors, np.minimum(norms, bound)
+    far = norms > clip.HIGHEST
     after = np.where(norms < bound, norms, np.where(np.isnan(norms), np.nan, bound))
     return np.where(far, factors, 1.0), np.where(far | np.isnan(norms), 1.0, factors), after
 

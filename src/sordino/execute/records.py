@@ -204,8 +204,8 @@ class LocalRecords:
         features = clip.weighted_norms(self.matrix, each[: self.features], self._addressed) * self.scale
         if not self.intercept:
             return np.where(np.isfinite(self.norms), features, np.nan)
-        last = np.full(self.count, abs(self.intercept * each[-1]))
-        return np.where(np.isfinite(self.norms), clip.joint_norms([features, last]), np.nan)
+        norms = clip.joint_norms([features, abs(self.intercept * float(each[-1]))])
+        return np.where(np.isfinite(self.norms), norms, np.nan)
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
         """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows; the last are kept."""
@@ -635,8 +635,9 @@ class AffineView:
 
     @cached_property
     def norms(self) -> Floats:
-        last = np.full(len(self.sizes), abs(self.intercept))
-        return clip.joint_norms([np.maximum(self.sizes * self.factors, self._affine.floor), last])
+        return clip.joint_norms(
+            [np.maximum(self.sizes * self.factors, self._affine.floor), abs(self.intercept)]
+        )
 
     def margins(self, w: Point) -> Floats:
         w = w.to_dense() if isinstance(w, SparseVector) else w

@@ -173,18 +173,15 @@ def measure_weighted(
 
 @compile_with_cache(nogil=True)
 def center_norms(
-    pointers: Any,
-    rows: Any,
-    values: Any,
-    columns: Any,
-    factors: Any,
-    shift: Any,
-    weights: Any,
-    whole: float,
-    near: Any,
-    away: Any,
+    pointers: Any, rows: Any, values: Any, columns: Any, factors: Any, at: Any, room: Any, out: Any
 ) -> None:
-    """Write ``|| weights (f x - shift) ||^2`` to ``near`` and ``|| weights f x ||^2`` to ``away``."""
+    """Write upper bounds of ``|| weights (f x - shift) ||``, see :func:`centred_norms`.
+
+    ``at`` are the shift, the weights and the squared norm of their product; ``room`` are what the squares
+    of a row are multiplied by for its rounding, what a norm is, and what is added for underflow.
+    """
+    shift, weights, whole = at
+    rounding, more, least = room
     for i in range(rows.size):
         inside, covered, size = 0.0, 0.0, 0.0
         for p in range(pointers[rows[i]], pointers[rows[i] + 1]):
@@ -195,14 +192,15 @@ def center_norms(
             inside += apart * apart
             covered += offset * offset
             size += entry * entry
-        near[i], away[i] = inside + max(whole - covered, 0.0), size
+        square = inside + max(whole - covered, 0.0) + rounding * (size + whole)
+        out[i] = math.sqrt(square) * more + least
 
 
 @compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
-def centred_array(
-    rows: Any, values: Any, factors: Any, shift: Any, weights: Any, near: Any, away: Any
-) -> None:
+def centred_array(rows: Any, values: Any, factors: Any, at: Any, room: Any, out: Any) -> None:
     """Write what :func:`center_norms` does, of rows that have an entry in every column."""
+    shift, weights, whole = at
+    rounding, more, least = room
     for i in range(rows.size):
         row = values[rows[i] * shift.size : (rows[i] + 1) * shift.size]
         inside, size = 0.0, 0.0
@@ -212,7 +210,25 @@ def centred_array(
             entry *= weights[j]
             inside += apart * apart
             size += entry * entry
-        near[i], away[i] = inside, size
+        norm = math.sqrt(inside) + rounding * (math.sqrt(size) + math.sqrt(whole))
+        out[i] = norm * more + least
+
+
+@compile_with_cache(nogil=True)
+def _roots(one: Any, others: Any, other: float, out: Any) -> bool:
+    """Write norms of pairs, with ``others`` or always one ``other``; tell whether all ranges are proven."""
+    known = 0
+    if others.size:
+        for i in range(one.size):
+            square = one[i] * one[i] + others[i] * others[i]
+            known += (square > _LEAST) & (square < _MOST)
+            out[i] = math.sqrt(square)
+    else:
+        for i in range(one.size):
+            square = one[i] * one[i] + other * other
+            known += (square > _LEAST) & (square < _MOST)
+            out[i] = math.sqrt(square)
+    return known == one.size
 
 
 # Rows are those of a C-ordered array or of a CSR matrix whose structure was checked. A row that is not
@@ -244,6 +260,8 @@ class Lengths:
         rounded towards zero.
         """
         norms, most = self.norms, limit(bound)
+        if norms.max(initial=0.0) <= HIGHEST:  # every norm is a number
+            return factors_of(norms, bound)
         out = np.where(np.isnan(norms), 0.0, 1.0)
         far = np.flatnonzero(norms > most)
         if far.size:
@@ -295,11 +313,14 @@ def joint_norms(norms: list[Any]) -> Floats:
     if hasattr(out, "tensor"):  # on a device
         last = [n.tensor if hasattr(n, "tensor") else n for n in norms[1:]]
         return out.like(_doubles().joint_norms(out.tensor, *last))
-    with np.errstate(all="ignore"):
-        for other in norms[1:]:
-            squares = np.square(out) + np.square(other)
-            known, roots = (squares > _LEAST) & (squares < _MOST), np.sqrt(squares)
-            out = roots if known.all() else np.where(known, roots, np.hypot(out, other))
+    for other in norms[1:]:
+        one, each = np.ascontiguousarray(out), np.ndim(other) > 0
+        others, single = (np.ascontiguousarray(other), 0.0) if each else (np.empty(0), float(other))
+        out = np.empty(one.size)
+        if not _roots(one, others, single, out):
+            with np.errstate(all="ignore"):
+                squares = np.square(one) + np.square(other)
+                out = np.where((squares > _LEAST) & (squares < _MOST), out, np.hypot(one, other))
     return np.asarray(above(out, 2 * len(norms)))
 
 
@@ -341,17 +362,16 @@ def centred_norms(
     """
     pointers, rows, values, columns, width = parts(matrix, rows)
     shift, weights = (np.ascontiguousarray(v, dtype=np.float64) for v in (shift, weights))
-    near, away = np.empty(rows.size), np.empty(rows.size)
+    out, more, least = np.empty(rows.size), 1.0 + slack(width), 2.0**-500 * math.sqrt(width)
     with np.errstate(all="ignore"):
-        whole = float(np.square(weights * shift).sum())
-        if sparse.issparse(matrix):
-            center_norms(pointers, rows, values, columns, factors, shift, weights, whole, near, away)
-            out = np.sqrt(near + 6 * (width + 4) * 2.0**-53 * spread * (away + whole))
-        else:
-            centred_array(rows, values, factors, shift, weights, near, away)
-            out = np.sqrt(near) + 8 * 2.0**-53 * spread * (np.sqrt(away) + np.sqrt(whole))
-        out = above(out, width) + 2.0**-500 * np.sqrt(width)
-    return np.asarray(np.where(np.isfinite(out), out, np.nan))
+        at = shift, weights, float(np.square(weights * shift).sum())
+    if sparse.issparse(matrix):
+        room = 6 * (width + 4) * 2.0**-53 * spread, more, least
+        center_norms(pointers, rows, values, columns, factors, at, room, out)
+    else:
+        centred_array(rows, values, factors, at, (8 * 2.0**-53 * spread, more, least), out)
+    out[np.isinf(out)] = np.nan
+    return out
 
 
 def resize_norms(norms: Floats, before: Floats, after: Floats) -> Floats | None:
