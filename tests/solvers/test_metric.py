@@ -9,6 +9,7 @@ from sordino.kernel import Relation
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.solvers import Options, make_solver
 from sordino.solvers.descent import STEADY, Moments, Noise, NoisyDescent, has_metric, penalty_bend
 
 
@@ -116,3 +117,12 @@ def test_columns_are_told_apart_by_their_moments_as_far_as_noise_allows():
     apart = np.diag(np.repeat([0.0, 0.25], 20))
     found = Moments(apart, unsure=0.01, noise=0.003).deviations
     np.testing.assert_allclose(found, np.repeat([0.0, 0.5], 20), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("loss", "rows", "steps"), [("squared", 45_900, 24), ("squared", 46_000, 16), ("logistic", 46_000, 24)]
+)
+def test_numbers_take_fewer_steps_where_moments_tell_all_typical_directions(loss, rows, steps):
+    problem = Problem(LOSSES[loss], rows, 50, Relation.ADD_REMOVE, 1.0, 1e-5, intercept=1.0)
+    assert make_solver("auto", problem, Options()).steps == steps
+    assert make_solver("auto", problem, Options(n_nonzero_coefs=10)).steps == 24
