@@ -111,3 +111,19 @@ def test_one_file_is_not_public_and_sensitive_on_one_page(ward):
     said = typed("report", "m.sordino", *scores, "--output", "p.html", code=3)
     assert "One score of other.csv is exact, as of public records, and another was paid for" in said
     assert "as somebody said" in page_of("--scores", "exact.json")[1]
+
+
+def test_a_learned_schema_that_was_edited_is_not_confirmed(ward):
+    typed("schema", "draft", "w.csv", "--number", "age", "--category", "town", "--target", "ill",
+          "--output", "blank.toml")  # fmt: skip
+    typed("schema", "learn", "blank.toml", "w.csv", "--epsilon", 2, *BOOKED, "--output", "w.toml", "--force")
+    low = f"low = {sordino.Schema.read('w.toml').columns[0].low}"
+    fitted()
+    page = page_of()[1]
+    assert "confirmed by ledger l.db, reservation 3: releases, model and file" in page
+    assert "Booked so far: reservation 1, learn_schema, epsilon " in page
+    text = Path("w.toml").read_text()
+    assert low in text
+    Path("w.toml").write_text(text.replace(low, "low = 1.0"))
+    fitted("--force")
+    assert '<span class="badge mid">unverified copy' in page_of()[1]

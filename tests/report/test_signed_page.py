@@ -264,7 +264,7 @@ def test_a_copy_with_a_learned_schema_is_confirmed_by_the_receipts_of_that_schem
     learned = learn_schema(blank, people(), 1.0, 1e-6, **booked).schema
     sordino.LogisticRegression(1.0, 1e-6, schema=learned, **booked).fit(people()).save(tmp_path / "m")
     page = report_html(sordino.load(tmp_path / "m"), **booked)
-    assert "private: certified when it was made, confirmed by ledger l.db, reservation 2" in page
+    assert "private: certified when it was made, confirmed by ledger l.db, reservation 3" in page
     assert "the receipts of the schema are there too" in page
 
 

@@ -286,7 +286,7 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
 
 def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool, asked: dict[str, Any]) -> None:
     from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD
-    from sordino.saving.files import attest
+    from sordino.runs import Ask
 
     report, ends = found.get("privacy"), found.get("interval", ())
     beside = found["metric"], found.get("value"), ends, found.get("baseline")
@@ -301,7 +301,9 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool, a
         from sordino.tables.files import replace_file
 
         replace_file(output, content := f"{shared.text(whole)}\n".encode())
-        attest(report, asked["ledger"], asked["dataset_id"], "", hashlib.sha256(content).hexdigest())
+        if report is not None:
+            ask = Ask(report.epsilon, report.delta, asked["ledger"], asked["dataset_id"])
+            ask.attest(report, "", hashlib.sha256(content).hexdigest())
     if as_json:
         shared.document(whole)
         return

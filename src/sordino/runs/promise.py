@@ -25,6 +25,8 @@ from sordino.accounting.trees import flatten, gaussian_mu
 from sordino.errors import (
     CalibrationError,
     InvalidInputError,
+    LedgerError,
+    LedgerWarning,
     NotPrivateWarning,
     PlanError,
     PlanSpentError,
@@ -160,22 +162,41 @@ class Ask:
         """Return prices; one that was read from a text is certified where the ledger has its receipt.
 
         The reservation has to be of the same records, for no more than the text says, and to state that its
-        run was private: what a file says of itself proves nothing, the ledger's own line does.
+        run was private; what the text says was learned has to be what was (:meth:`attest`). What a file says
+        of itself proves nothing, the ledger's own lines do.
         """
         book = self.open_ledger()
         if all(p.certified or not p.receipt for p in prices) or book is None or self.dataset_id is None:
             return prices
         known, policy = book.history(self.dataset_id), book.policy(self.dataset_id)
+        files = book.files(self.dataset_id)
 
         def booked(price: Price) -> bool:
             words = receipt_words(price.receipt, Status.PRIVATE)
             same = bool(price.receipt) and (policy.relation, policy.unit) == (price.relation, price.unit)
             return same and any(
-                e.description.endswith(words) and e.epsilon <= price.epsilon and e.delta <= price.delta
+                e.description.endswith(words)
+                and e.epsilon <= price.epsilon
+                and e.delta <= price.delta
+                and (not price.content or e.sequence in files.get(price.content, ()))
                 for e in known
             )
 
         return tuple(replace(price, certified=True) if booked(price) else price for price in prices)
+
+    def attest(self, report: PrivacyReport, digest: str, file: str) -> None:
+        """Write digests of what this process released into the ledger of its run (:meth:`Ledger.attest`).
+
+        What cannot be written is a warning: then the ledger does not know it.
+        """
+        try:
+            book = self.open_ledger()
+            if book is not None and self.dataset_id is not None and not report.copied:
+                book.attest(self.dataset_id, report.event, digest, file)
+        except LedgerError as error:
+            what = "model" if digest else "score or schema"
+            words = f"The ledger could not be told which {what} was released. {error}"
+            warnings.warn(words, LedgerWarning, stacklevel=levels_to_the_caller())
 
     def open_ledger(self) -> Ledger | None:
         """Return the ledger, opened by its address if need be; none is made, for a new one has no budget."""

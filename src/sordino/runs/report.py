@@ -119,6 +119,7 @@ class Price:
     receipt : a random text that tells this payment from another of the same size; "" where none was drawn.
     said : the status of the run that was paid for, as it is stated.
     certified : the run was one of this process; what was read from a text or typed proves nothing.
+    content : the digest of what the schema says was learned; a ledger knows that of what was.
     """
 
     epsilon: float
@@ -128,6 +129,7 @@ class Price:
     receipt: str = ""
     said: Status = Status.PRIVATE
     certified: bool = field(default=False, compare=False)
+    content: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.epsilon >= 0 or not 0 <= self.delta <= 1:
@@ -153,13 +155,14 @@ class Price:
         """Return plain data, for JSON and TOML."""
         epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
         out = {"epsilon": epsilon, "delta": self.delta, "relation": self.relation.value, "unit": self.unit}
-        return {**out, "status": self.said.value, **({"receipt": self.receipt} if self.receipt else {})}
+        more = {"receipt": self.receipt, "content": self.content}
+        return {**out, "status": self.said.value, **{key: text for key, text in more.items() if text}}
 
     @classmethod
     def from_dict(cls, data: Any) -> Price:
         """Read :meth:`to_dict`; anything else raises ``InvalidInputError``."""
         known = {"epsilon", "delta", "relation", "unit"}
-        if not isinstance(data, dict) or not known <= set(data) <= {*known, "status", "receipt"}:
+        if not isinstance(data, dict) or not known <= set(data) <= {*known, "status", "receipt", "content"}:
             raise InvalidInputError(
                 "Expected the price of a learned schema as epsilon, delta, relation, unit, perhaps a status "
                 "and a receipt."
@@ -172,7 +175,8 @@ class Price:
         if said not in list(Status):
             raise InvalidInputError(f"Expected the status of a learned schema among {', '.join(Status)}.")
         words = str(data["unit"]), str(data.get("receipt", ""))
-        return cls(epsilon, delta, Relation.parse(data["relation"]), *words, Status(said))
+        content = str(data.get("content", ""))
+        return cls(epsilon, delta, Relation.parse(data["relation"]), *words, Status(said), content=content)
 
     def __str__(self) -> str:
         numbers = f"epsilon = {at_most(self.epsilon)}, delta = {at_most(self.delta)}"

@@ -24,13 +24,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import (
     InvalidInputError,
-    LedgerError,
-    LedgerWarning,
     MissingExtraError,
     ModelFileError,
     UnsupportedError,
     import_extra,
-    levels_to_the_caller,
 )
 from sordino.runs import Ask, PrivacyReport
 from sordino.tables import Schema
@@ -297,7 +294,9 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
     replace_file(target, whole.getvalue(), error=ModelFileError)
     for _, part in getattr(model, "steps", [("", model)]):
         if getattr(part, "ledger", None) is not None and (digest := model_digest(model)):
-            attest(report_of(model), part.ledger, part.dataset_id, digest, _digest_of_file(whole.getvalue()))
+            report, file = report_of(model), _digest_of_file(whole.getvalue())
+            if report is not None:
+                Ask(report.epsilon, report.delta, part.ledger, part.dataset_id).attest(report, digest, file)
             break
     return target
 
@@ -310,22 +309,6 @@ def _digest_of_file(data: bytes) -> str:
             content = archive.read(name)
             total.update(f"{name}, {len(content)}: ".encode() + content)
     return total.hexdigest()
-
-
-def attest(report: PrivacyReport | None, ledger: Any, dataset_id: str | None, digest: str, file: str) -> None:
-    """Write the digests of a model that this process fitted, and of its file, into the ledger of its run.
-
-    A score has no digest of a model. What cannot be written is a warning: then the ledger does not know it.
-    """
-    if ledger is None or dataset_id is None or report is None or report.copied:
-        return
-    try:
-        book = Ask(report.epsilon, report.delta, ledger, dataset_id).open_ledger()
-        if book is not None:
-            book.attest(dataset_id, report.event, digest, file)
-    except LedgerError as error:
-        words = f"The ledger could not be told which {'model' if digest else 'score'} was released. {error}"
-        warnings.warn(words, LedgerWarning, stacklevel=levels_to_the_caller())
 
 
 def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | None = None) -> Any:

@@ -205,10 +205,12 @@ def learn_schema(
     fitted = run(task, executor, ask)
     found = wanted.fill(*fitted.result)
     # Each column that was asked, told or not: which ones were asked followed from what was learned before.
-    paid = (*schema.learned, Price.of(fitted.report, receipt))
+    paid = (*(replace(p, content="") for p in schema.learned), Price.of(fitted.report, receipt))
     blank = {column.name for column in asked}
     columns = [replace(found.get(c.name, c), learned=paid) if c.name in blank else c for c in schema.columns]
-    return Learned(Schema(columns, markers=schema.markers), fitted.report)
+    schema = Schema(columns, markers=schema.markers)
+    ask.attest(fitted.report, "", schema.learned[-1].content)
+    return Learned(schema, fitted.report)
 
 
 def _require_enough(learner: ColumnLearner, sample: Sample, ask: Ask, labels: bool) -> None:

@@ -130,7 +130,16 @@ class Schema:
     @property
     def learned(self) -> tuple[Price, ...]:
         """What was paid for bounds and levels that come from records, each payment once."""
-        return each_once(price for column in self.columns for price in column.learned)
+        found = each_once(price for column in self.columns for price in column.learned)
+        return tuple(replace(price, content=self._content(price)) for price in found)
+
+    def _content(self, price: Price) -> str:
+        """Return the digest of the bounds and levels of the columns that say that this price told them."""
+        said = [c for c in self.columns if str(vars(c).get("source")).startswith("learned: ")]
+        told = [c for c in said if price in c.learned[-1:]]
+        facts = [[str(getattr(c, key, "")) for key in ("name", "low", "high")] for c in told]
+        levels = [[*map(str, getattr(c, "levels", None) or ())] for c in told]
+        return hashlib.sha256(repr([price.receipt, *sorted(zip(facts, levels))]).encode()).hexdigest()
 
     @property
     def data_norm(self) -> float:
