@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 import numba
 import numpy as np
 
+from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints, compile_with_cache, public_norm
 from sordino.kernel.clip import check_bound, clip_scalar, limit, times_factor
 from sordino.kernel.clip.doubles import clipped_scalars
@@ -73,14 +74,18 @@ class PublicMap:
         return replace(self, shift=shift, scale=scale, columns=None, rest=None)
 
 
-class PublicBall(Protocol):
-    """Where rows are measured from (None: the origin) and how far one may be."""
+@dataclass(frozen=True)
+class PublicBall:
+    """Where rows are measured from (None: the origin) and how far one may be: both public or released."""
 
-    @property
-    def radius(self) -> float: ...
+    radius: float
+    center: Floats | None = None
 
-    @property
-    def center(self) -> Floats | None: ...
+    def __post_init__(self) -> None:
+        if not 0 < self.radius < math.inf:
+            raise InvalidInputError(
+                f"Expected a radius in (0, inf), got {self.radius}. Pass a public bound on the row norms."
+            )
 
 
 class Records(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, Norm, Poisson, Relation, Sampling, SymmetricGaussian, public_generator
 from sordino.kernel.arrays import Floats, Ints, public_norm
-from sordino.kernel.query import GramSums
+from sordino.kernel.query import GramSums, PublicBall
 from sordino.problems.problem import Setting
 
 
@@ -61,15 +61,9 @@ class PcaProblem(Setting):
 
 
 @dataclass(frozen=True)
-class Ball:
-    """Where rows are measured from, and how far a row may be: both public or released.
+class Ball(PublicBall):
+    """A record enters as ``y = clip_radius(x - center)``. With ``columns`` only those of x are looked at."""
 
-    A record enters as ``y = clip_radius(x - center)``; ``center=None`` is the origin. With ``columns`` only
-    those entries of x are looked at.
-    """
-
-    radius: float
-    center: Floats | None = None
     columns: Ints | None = None
 
     @property
@@ -80,12 +74,6 @@ class Ball:
     def view(self, records: GramSums) -> GramSums:
         """Return the records with only the columns that are looked at."""
         return records if self.columns is None else records.restrict(self.columns)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.radius < math.inf:
-            raise InvalidInputError(
-                f"Expected a radius in (0, inf), got {self.radius}. Pass a public bound on the row norms."
-            )
 
 
 @dataclass(frozen=True)
