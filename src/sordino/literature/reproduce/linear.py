@@ -49,10 +49,9 @@ class Method:
     ``steps`` are step sizes in units of one over the curvature. ``variants`` are other settings of the same
     solver, by default none at all: what somebody gets who only names it; where the method has steps they are
     a row of ours, "nothing set". ``tries`` are options to try beside the printed ones, in paper mode too. The
-    best is taken *with hindsight*.
-    ``paper`` holds what the printed noise needs besides, or the reason why none
-    is printed. ``public_rows``: the solver is given the public rows of the task. ``share``: a batch is one of
-    so many parts of the records.
+    best is taken *with hindsight*. ``paper`` holds what the printed noise needs besides, or the reason why
+    none is printed. ``public_rows``: the solver is given the public rows of the task. ``share``: a batch is
+    one of so many parts of the records.
     """
 
     name: str
@@ -367,7 +366,7 @@ def linear_table(name: str, quick: bool) -> tables.Table:
 
 def _methods(group: Mapping[str, Any]) -> tuple[Method, ...]:
     """Return the methods of a group: on a stand-in, which is judged by ratios, with fewer settings."""
-    sets = [tables.PRINTED["methods"][many] for many in group["methods"]]
+    sets = [_filled(tables.PRINTED["methods"][many], group.get("passes")) for many in group["methods"]]
     made: Sequence[Method] = [Method(name, **settings) for one in sets for name, settings in one.items()]
     if "few" in group:  # the printed noise bears no long steps there
         made = [
@@ -377,6 +376,15 @@ def _methods(group: Mapping[str, Any]) -> tuple[Method, ...]:
     elif group["on"] in ("design", "uniform"):
         made = _on_design(made, **group["task"])
     return tuple(one for method in made for one in _apart(method))
+
+
+def _filled(value: Any, passes: int | None) -> Any:
+    """Return settings with the number of passes of a group where they have the word."""
+    if isinstance(value, Mapping):
+        return {name: _filled(one, passes) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(_filled(one, passes) for one in value)
+    return passes if value == "passes" else value
 
 
 def _apart(method: Method) -> Sequence[Method]:
