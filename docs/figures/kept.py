@@ -267,6 +267,17 @@ def adult() -> str:
     return table(["", "mean", "least"], [[words, *found[way].groups()] for way, words in ways.items()])
 
 
+def times() -> str:
+    """Time and memory of components."""
+    text = (KEPT / "pca_times.txt").read_text("utf-8")
+    command, day = re.search(r"# (.*)\n# (\S+), commit", text).groups()
+    found = r"times: what (.*), seconds (\S+), megabytes (\d+)(?:, beside (.*), theirs (\S+))?"
+    rows = []
+    for what, seconds, memory, beside, theirs in re.findall(found, text):
+        rows.append([what, f"{seconds} s", f"{memory} MB", f"{theirs} s ({beside})" if beside else ""])
+    return f"`{command}`, {day}, on a busy machine:\n\n" + table(["", "time", "memory", "beside"], rows)
+
+
 def release(members: int, numbers: int, mode: str = "noise-inside", tls: bool = True) -> dict[str, Any]:
     """Return a measured release between members."""
     asked = {"members": members, "numbers": numbers, "mode": mode, "tls": tls}
@@ -298,6 +309,7 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "comparison.md": {"mixing": mixing},
     "parties/operations.md": {"wire": wire},
     "tables.md": {"adult": adult},
+    "pca-results.md": {"times": times},
     "heavy-tails.md": {
         "bounded": bounded,
         "doubts": doubts,
