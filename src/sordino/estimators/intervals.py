@@ -262,8 +262,8 @@ def intervals(
         report = _warn(
             "intervals",
             report,
-            f"released numbers say that {why}, so all ends are open. Fit with a larger epsilon or "
-            "a tighter data_norm, or ask for intervals with a larger epsilon.",
+            f"released numbers say that {why}, so all ends are open. Fit with a larger epsilon or closer "
+            "bounds (data_norm, those of columns), or ask for intervals with a larger epsilon",
         )
         step = replace(step, ends=False)
     coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])

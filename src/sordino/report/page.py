@@ -59,7 +59,7 @@ class Step:
     @property
     def fraction(self) -> float:
         """The part that is spent."""
-        return spent_of(self.account).fraction
+        return self.account.fraction
 
     @property
     def epsilon_left(self) -> float:
