@@ -278,6 +278,21 @@ def times() -> str:
     return f"`{command}`, {day}, on a busy machine:\n\n" + table(["", "time", "memory", "beside"], rows)
 
 
+def thousand() -> str:
+    """Logistic regression between a thousand clients."""
+    names = {
+        "plain averaging, a tenth of the clients leaves": "no noise, every tenth client leaves",
+        "per client, clip 1": "noise per client, clip 1",
+        "per client, clip .01": "noise per client, clip .01",
+        "per client, clip .01 at first, within .5": "the same, but the clip follows the median of norms",
+        "per record, epsilon 4 at each client": "noise per record at each client, every tenth leaves",
+    }
+    text = (KEPT / "federated_thousand.txt").read_text("utf-8")
+    found = re.findall(r"(\S.*?) +epsilon +(\S+)  accuracy 0(\S+) +(\d+) CPU s", text)
+    rows = [[names[name], epsilon, accuracy, seconds] for name, epsilon, accuracy, seconds in found]
+    return table(["", "epsilon", "accuracy", "CPU s"], rows)
+
+
 def release(members: int, numbers: int, mode: str = "noise-inside", tls: bool = True) -> dict[str, Any]:
     """Return a measured release between members."""
     asked = {"members": members, "numbers": numbers, "mode": mode, "tls": tls}
@@ -308,6 +323,7 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "nonconvex.md": {"averages": averages, "constants": constants},
     "comparison.md": {"mixing": mixing},
     "parties/operations.md": {"wire": wire},
+    "parties/flower.md": {"thousand": thousand},
     "tables.md": {"adult": adult},
     "pca-results.md": {"times": times},
     "heavy-tails.md": {
