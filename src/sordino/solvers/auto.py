@@ -94,6 +94,8 @@ _FULL, _PEAK, _NEARER = 0.5, 0.99, 8.0
 _FEW, _DEVIATION = 0.02, 0.5
 # Entries have about their largest octave or so many below it.
 _TAIL = 12
+# A column so many octaves below its largest possible entry is counted from its own largest octave on.
+_DEEP = 20
 # A column that counts do not show is taken to have this part of the entries that noise could hide.
 _DROWNED = 0.03
 _SIZES = SizeCounts("rows")
@@ -207,6 +209,9 @@ def _column_units(
     most = problem.data_norm if center is None else problem.data_norm + np.abs(center)
     noise, octave = noise_std(curator, "units"), np.ceil(np.log2(np.broadcast_to(most, d))).astype(int)
     counts, many = np.asarray(curator.release("units", center)), sure(d * BINS) / sure(BINS)
+    # The grid of a column ends at its largest possible entry, or at its largest octave far below that.
+    largest = LOWEST + BINS - 1 - np.argmax((counts > sure(d * BINS) * noise)[:, ::-1], axis=1)
+    octave = np.where(largest < octave - _DEEP, largest, octave)
     units = np.exp2(octave.astype(float))
     farthest, found = before / units, _SIZES.on_grid(counts, octave - LOWEST)
     kept, seen = _SIZES.standing(found, many * noise, 1.0)
