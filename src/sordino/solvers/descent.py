@@ -104,6 +104,8 @@ def along_axes(
 TYPICAL, SQUARES, WIDER = 0.6, 0.25, 2.0
 # What a clip takes of long rows counts as a bias by so much of it; noise of so much would drown all others.
 LONG, DROWNING = 0.3, 0.1
+# Long rows are told from so many deviations of noise on: in a unit that is far too large nothing is learned.
+SURELY = 4.0
 # Targets that mostly sit at their centre have the size of the others: this share of this quantile.
 LARGE, LARGE_SHARE = 0.9, 0.5
 # So many neighbouring cells show the centre together, where fewer drown in noise.
@@ -232,7 +234,8 @@ def row_size(
     if 0.0 < spread < math.inf:
         own = 1.0 / max(float(kept.sum()), 1.0)
         shares = one_sided(own * counts[1 : sizes.size + 1], sizes)  # few long rows drown cell by cell
-        chosen = chosen_width(np.sort(sizes), shares, math.sqrt(0.5) * own * noise, spread, (0.0, LONG))[0]
+        unsure = SURELY / _SURE * math.sqrt(0.5) * own * noise
+        chosen = chosen_width(np.sort(sizes), shares, unsure, spread, (0.0, LONG))[0]
         chosen *= 2.0 ** (0.5 / query.cells)  # the end of a cell, not its middle
         size = max(size, chosen) if spread * chosen < DROWNING * size else size
     size = min(max(size, least), most)
