@@ -293,6 +293,17 @@ def thousand() -> str:
     return table(["", "epsilon", "accuracy", "CPU s"], rows)
 
 
+def later() -> str:
+    """Solvers whose defaults have changed since all of them were run."""
+    data = kept("solver_bars_later.json")
+    sets = list(dict.fromkeys(fit["set"] for fit in data["fits"]))
+    rows = []
+    for solver in dict.fromkeys(fit["solver"] for fit in data["fits"]):
+        found = {fit["set"]: fit["score"] for fit in data["fits"] if fit["solver"] == solver}
+        rows.append([f"`{solver}`", *(f"{found[name]:.3f}" for name in sets)])
+    return f"{table(['solver', *sets], rows)}\n\n({dated(data['about'])})"
+
+
 def release(members: int, numbers: int, mode: str = "noise-inside", tls: bool = True) -> dict[str, Any]:
     """Return a measured release between members."""
     asked = {"members": members, "numbers": numbers, "mode": mode, "tls": tls}
@@ -325,6 +336,7 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "parties/operations.md": {"wire": wire},
     "parties/flower.md": {"thousand": thousand},
     "tables.md": {"adult": adult},
+    "solvers/index.md": {"later": later},
     "pca-results.md": {"times": times},
     "heavy-tails.md": {
         "bounded": bounded,
