@@ -2,16 +2,19 @@
 
 import hashlib
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sordino
+from sordino.accounting.conversions import gaussian_mu
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.report import report_html, write_report
@@ -67,6 +70,24 @@ def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
     assert "no reservation" in booking_of(other, booked.ledger, "ward 7")[1]
     assert "was not told of a ledger" in booking_of(other, None, None)[1]
     assert "could not be read" in booking_of(other, booked.ledger, "elsewhere")[1]
+
+
+def test_the_bet_on_everything_booked_is_that_of_all_noise_together(tmp_path):
+    """Three Gaussian releases are one of mu = sqrt(sum of mu^2); the sum of their epsilons is a looser bound."""
+    ledger, X = sordino.Ledger.open(tmp_path / "l.db"), rows()[0]
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=2.0, delta=1e-5))
+    place = {"ledger": ledger, "dataset_id": "ward", "delta": 1e-6}
+    first = sordino.mean(X, epsilon=1.0, **place)
+    assert "the limit of the ledger" not in report_html(first, ledger=ledger, dataset_id="ward")
+    for _ in range(2):
+        last = sordino.mean(X, epsilon=0.5, **place)
+    shares = [gaussian_mu(epsilon, 1e-6) ** 2 for epsilon in (1.0, 0.5, 0.5)]
+    won = stats.norm.cdf(math.sqrt(sum(shares)) / 2)
+    page = report_html(last, ledger=ledger, dataset_id="ward")
+    said = float(re.search(r"wins at most ([\d.]+) % of the bets", page)[1])
+    assert 100 * won - 0.05 <= said <= 100 * won + 0.1
+    limit = math.exp(2) / (1 + math.exp(2)) * (1 - 1e-5) + 1e-5  # randomised response, which attains (2, 1e-5)
+    assert f"for this and all that it will ever admit: at most {meaning.percent(limit)}." in page
 
 
 def test_a_result_that_was_booked_is_not_called_unbooked(booked):

@@ -11,13 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader
 
 import sordino
-from sordino.accounting.renyi import renyi_delta
-from sordino.accounting.trade_off import TradeOff, worst_trade_off
+from sordino.accounting.trade_off import trade_off, worst_trade_off
 from sordino.errors import LedgerCorruptError, SordinoError
+from sordino.kernel.events import Relation, compose_events
 from sordino.ledger import Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
 from sordino.ledger.ledger import booked_for, remaining_of, spent_of
@@ -48,6 +47,9 @@ def _templates() -> Environment:
 # -------------------------------- The budget of a data set before and after a run, replayed from the ledger
 
 
+_PURE = 1e-10  # where the curve of a budget without a delta is computed most finely
+
+
 @dataclass(frozen=True)
 class Step:
     """An account after a reservation, and who made it."""
@@ -65,16 +67,6 @@ class Step:
     def epsilon_left(self) -> float:
         """What one more plan may cost."""
         return remaining_of(self.account).epsilon
-
-    @property
-    def wins(self) -> str:
-        """How many bets on one unit are won, at worst, after everything that was booked so far."""
-        spent = spent_of(self.account)
-        orders, sums = np.array([self.account.filter.orders, self.account.renyi])
-        known = np.isfinite(orders) & np.isfinite(sums)
-        if self.account.mode is FilterMode.BASIC or not known.any():
-            return percent(guess(worst_trade_off(spent.epsilon, spent.delta)))
-        return percent(guess(TradeOff(lambda e: renyi_delta(orders[known], sums[known], e))))
 
     @property
     def share(self) -> float:
@@ -106,6 +98,18 @@ class History:
             steps.append(Step(entry, people.get(entry.sequence, ""), account))
         facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
         return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
+
+    def bets(self) -> tuple[str, str]:
+        """How many bets on one unit are won with everything booked, and with all that can ever be booked.
+
+        The first is that of all events together: proven where no event was chosen after looking at what came
+        before. The second is that of the budget, which the filter keeps however plans were chosen.
+        """
+        limit = worst_trade_off(self.epsilon, self.delta)
+        entries = [step.entry for step in self.steps if step.entry]
+        event = compose_events([e.event for e in entries if e.status is not Ended.RETURNED])
+        relation = Relation.parse(self.relation)
+        return percent(guess(trade_off(event, self.delta or _PURE, relation))), percent(guess(limit))
 
     def of_the_run(self) -> list[Entry]:
         """Return the reservations from the time of the run."""
