@@ -73,7 +73,7 @@ def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
 
 
 def test_the_bet_on_everything_booked_is_that_of_all_noise_together(tmp_path):
-    """Three Gaussian releases are one of mu = sqrt(sum of mu^2); the sum of their epsilons is a looser bound."""
+    """Three Gaussian releases are one of mu = sqrt(sum of mu^2); a sum of epsilons is a looser bound."""
     ledger, X = sordino.Ledger.open(tmp_path / "l.db"), rows()[0]
     ledger.create("ward", sordino.BudgetPolicy(epsilon=2.0, delta=1e-5))
     place = {"ledger": ledger, "dataset_id": "ward", "delta": 1e-6}
@@ -86,7 +86,7 @@ def test_the_bet_on_everything_booked_is_that_of_all_noise_together(tmp_path):
     page = report_html(last, ledger=ledger, dataset_id="ward")
     said = float(re.search(r"wins at most ([\d.]+) % of the bets", page)[1])
     assert 100 * won - 0.05 <= said <= 100 * won + 0.1
-    limit = math.exp(2) / (1 + math.exp(2)) * (1 - 1e-5) + 1e-5  # randomised response, which attains (2, 1e-5)
+    limit = math.exp(2) / (1 + math.exp(2)) * (1 - 1e-5) + 1e-5  # of randomised response
     assert f"for this and all that it will ever admit: at most {meaning.percent(limit)}." in page
 
 

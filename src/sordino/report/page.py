@@ -19,7 +19,7 @@ from sordino.errors import LedgerCorruptError, SordinoError
 from sordino.kernel.events import Relation, compose_events
 from sordino.ledger import Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
-from sordino.ledger.ledger import booked_for, remaining_of, spent_of
+from sordino.ledger.ledger import booked_for, remaining_of
 from sordino.ledger.records import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
