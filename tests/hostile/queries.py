@@ -13,6 +13,7 @@ from sordino.problems.affine import (
     Affine,
     AffineGradient,
     ColumnMoments,
+    ConstantGradient,
     GradientShells,
     GramShells,
     MappedCurvature,
@@ -132,6 +133,7 @@ AFFINES = [
     Case("affine without shift", AffineGradient(SQUARED, 0.7), (W[:D], PLAIN, None, 2.0), 1.3),
     Case("affine without intercept", AffineGradient(SQUARED, 0.7), (W[:D], BARE, None, 1.0), 1.3),
     Case("affine on a mask", AffineGradient(SQUARED, 0.7), (W, AFFINE, np.arange(5) > 1, 1.0), 1.3),
+    Case("affine, the constant alone", ConstantGradient(SQUARED, 0.7), (W, AFFINE, None, 1.0), 1.3),
     Case("ranks", AffineGradient(QuantileLoss(0.9), 0.7), (W, AFFINE, None, 0.5), 1.3),
     Case(
         "ranks, whole rows",

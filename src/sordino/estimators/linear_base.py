@@ -297,7 +297,8 @@ class LinearModel(LinearParameters, Coefficients):
             rows = (SharedExecutor if parts else GroupedExecutor)(rows, groups)
         ask = self._ask(rows.population // self._questions)
         self._check_weighting(weights is not None, groups is not None)
-        task = self._task((rows.population, X.shape[1]), ask, public, groups is not None, weights is not None)
+        shape, once = (rows.population, X.shape[1]), ask.ledger is None
+        task = self._task(shape, ask, public, groups is not None, weights is not None, once)
         self.n_iter_ = self._run(task, rows, ask)
         return self
 
@@ -329,9 +330,11 @@ class LinearModel(LinearParameters, Coefficients):
         public: tuple[str, ...],
         grouped: bool = False,
         weighted: bool = False,
+        once: bool = False,
     ) -> Task:
         """Return the task for this number of records, or of persons where these are known, and of columns."""
-        problem = replace(self._problem(shape, ask, grouped), weighted=weighted)
+        problem = self._problem(shape, ask, grouped)
+        problem = replace(problem, weighted=weighted, once=once and problem.rows == 1)
         solver = make_solver(self._solver_name(grouped), problem, self._options(problem))
         paper = None
         if check_noise(self.noise):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from sordino.kernel import ClippedSum, Relation, SparseVector, SymmetricGaussian
+from sordino.kernel import ClippedSum, Norm, Relation, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, compile_with_cache
 from sordino.kernel.clip import clip_scalars, factors_of, joint_norms, sum_of_rows
 from sordino.kernel.query import (
@@ -272,6 +272,19 @@ class AffineGradient(ClippedSum):
         pull = Pull(kind[0], self.clip, self.fair, self._longest, unit, kind[1], constant)
         found: Floats = one_pass(w, pull)
         return found
+
+
+@dataclass(frozen=True)
+class ConstantGradient(AffineGradient):
+    """The last entry of :class:`AffineGradient`, that of the constant.
+
+    **Privacy.** One number, whose norms are all alike, and no larger than that of the whole gradient.
+    """
+
+    norm = Norm.L1
+
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
+        return super().evaluate(records, params)[-1:]
 
 
 # ------ The second moments of mapped rows: which directions are long, and which columns resemble each other

@@ -20,7 +20,8 @@ class Setting:
     """What every solver may know: how many units there are, and what neighbours differ in.
 
     ``secure_noise`` asks for exact noise, on a lattice, in every release; ``rows`` is how many records of one
-    unit may change at once, where nobody knows whose they are.
+    unit may change at once, where nobody knows whose they are; ``once`` says that a single number may have
+    Laplace noise, less than half of Gaussian noise, but members make no other, and added up it costs more.
     """
 
     population: int
@@ -28,6 +29,7 @@ class Setting:
     unit: str
     secure_noise: bool = False
     rows: int = 1
+    once: bool = False
 
     def gaussian(self, relative: float = 1.0) -> Gaussian:
         """Return the noise of a vector release, not yet calibrated."""
@@ -92,6 +94,7 @@ class Problem(Setting):
     moment_bound: float | None = None
     sparse: bool = False
     rows: int = 1
+    once: bool = False
     table: bool = False
     lines: tuple[int, ...] = ()
     free: tuple[int, ...] = ()

@@ -352,8 +352,8 @@ def sure(cells: int) -> float:
 # The grid of log odds on which the share of a class is guessed, and the odds that all classes are alike: what
 # three deviations of noise may cause starts no descent.
 _FARTHEST, _POINTS, ALIKE = 12.0, 961, 20.0
-# The least mean of numbers and of counts, in bounds; one with less noise than the last part of it is clear.
-_SMALLEST, _CLEAR = (1e-3, 1e-4), 0.03
+# The least mean, in bounds; one with less noise than the last part of it is clear.
+_SMALLEST, _CLEAR = 1e-4, 0.03
 
 
 @dataclass(frozen=True)
@@ -418,24 +418,26 @@ def _expected_share(seen: float, noise: float, classes: int, alike: float) -> fl
     return _expect(np.append(share, 1.0 / classes), law, seen, max(noise, 1e-6))
 
 
-def expected_mean(seen: float, noise: float, bound: float, counts: bool = False) -> float:
-    """Return what is expected of a mean of targets with this bound that was seen with normal noise.
+def expected_mean(
+    seen: float, noise: float, bound: float, counts: bool = False, laplace: bool = False
+) -> float:
+    """Return what is expected of a mean of targets with this bound seen with normal or Laplace noise.
 
     Before, all sizes of a number up to the bound are as likely, on either side of zero: so a mean that is
     mostly noise is next to nothing. Counts have Jeffreys' law. Free: it reads released numbers only.
     """
-    least = _SMALLEST[counts]
-    if noise < max(least * bound, _CLEAR * abs(seen)) and not (counts and seen < noise / _CLEAR):
+    if noise < max(_SMALLEST * bound, _CLEAR * abs(seen)) and not (counts and seen < noise / _CLEAR):
         return min(max(seen, -bound), bound)  # no grid is so fine
-    sizes = bound * np.geomspace(least, 1.0, _POINTS)
+    sizes = bound * np.geomspace(_SMALLEST, 1.0, _POINTS)
     if counts:
-        return _expect(sizes, 0.5 * np.log(sizes), seen, max(noise, least * bound))
-    return _expect(np.append(-sizes, sizes), np.zeros(2 * _POINTS), seen, noise)
+        return _expect(sizes, 0.5 * np.log(sizes), seen, max(noise, _SMALLEST * bound))
+    return _expect(np.append(-sizes, sizes), np.zeros(2 * _POINTS), seen, noise, laplace)
 
 
-def _expect(points: Floats, law: Floats, seen: float, noise: float) -> float:
+def _expect(points: Floats, law: Floats, seen: float, noise: float, laplace: bool = False) -> float:
     """Return the mean of these points by their law, the logarithm of a density, and one seen with noise."""
-    law = law - 0.5 * np.square((seen - points) / noise)
+    away = np.abs(seen - points) / noise
+    law = law - (math.sqrt(2.0) * away if laplace else 0.5 * np.square(away))
     weights = np.exp(law - law.max())
     return float(weights @ points / weights.sum())
 

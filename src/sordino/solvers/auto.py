@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
+from sordino.kernel import Curator, Full, Laplace, Norm, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
 from sordino.problems.losses import Huber, QuantileLoss, has_labels, has_length, has_odds, sigmoid
@@ -539,6 +539,7 @@ class Auto:
         releases = {}
         for name, (query, times, share) in queries.items():
             noise = SymmetricGaussian if isinstance(query, MappedGram) else problem.gaussian
+            noise = Laplace if query.norm is Norm.L1 else noise
             lazy = self.screens and name in LAZY
             releases[name] = Release(
                 query, noise(relative=math.sqrt(times / share)), Full(), times, mean=False, lazy=lazy

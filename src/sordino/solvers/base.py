@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling, SparseVector
+from sordino.kernel import Curator, FixedSize, Full, Laplace, Plan, Poisson, Sampling, SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
 from sordino.values import among, check_count, check_positive, check_range, check_whole
@@ -26,7 +26,8 @@ def noise_std(curator: Curator, name: str, params: Any = None) -> float:
 def noise_in(plan: Plan, name: str, params: Any = None) -> float:
     """Return the standard deviation of the noise of a release of a calibrated plan."""
     release = plan.releases[name]
-    return float(release.mechanism.multiplier or 0.0) * release.sensitivity(plan.relation, params)
+    unit = math.sqrt(2.0) if isinstance(release.mechanism, Laplace) else 1.0
+    return unit * float(release.mechanism.multiplier or 0.0) * release.sensitivity(plan.relation, params)
 
 
 class Solver(Protocol):

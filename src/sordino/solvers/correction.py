@@ -18,6 +18,7 @@ from sordino.problems.affine import (
     SHELLS,
     Affine,
     AffineGradient,
+    ConstantGradient,
     GradientShells,
     GramShells,
     MappedCurvature,
@@ -128,7 +129,8 @@ def correction_queries(
         return asked
     query = AffineGradient(problem.loss, 1.0)
     if is_few(problem):
-        return {"offset": (query, 1 + problem.weighted, 1.0)}
+        one = ConstantGradient(problem.loss, 1.0) if problem.once else query
+        return {"offset": (one, 1 + problem.weighted, 1.0)}
     if metric and asks_gradient(problem, coefficients):
         asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
         asked["long"] = (GramShells(), 1, LONG)
@@ -605,7 +607,7 @@ def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) ->
     sure = np.maximum(noises / problem.target_bound, _EXACT) ** -2.0
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
     counts = problem.loss.targets == "counts"
-    found = expected_mean(mean, noise, problem.target_bound, counts)
+    found = expected_mean(mean, noise, problem.target_bound, counts, is_few(problem) and problem.once)
     return math.log(found) if counts else found, noise
 
 
