@@ -78,6 +78,18 @@ def test_a_mean_between_wide_bounds_keeps_the_small_error_of_the_bulk():
     assert np.median(np.abs(value)) < 0.25 * 3.73 * 60.0 / 1000  # a quarter of the plain one's noise
 
 
+@pytest.mark.parametrize(("statistic", "most"), [("mean", 0.25), ("variance", 3.0)])
+@pytest.mark.parametrize("draw", [lambda rng, n: rng.normal(size=n), lambda rng, n: rng.integers(1, 6, n)])
+def test_bounds_a_thousand_deviations_wide_leave_the_bulk_in_place(statistic, most, draw):
+    """Values within a thousandth of the bounds passed for one value: variances of 2 were up to 12,000."""
+    bounds = (-2000.0, 2000.0)
+    found, low, high = answers(statistic, draw, bounds, 2000, 1.0)
+    truth = truth_of(statistic, draw, bounds)
+    assert np.sqrt(np.mean((found - truth) ** 2)) < most
+    assert np.sum((low <= truth) & (truth <= high)) >= FEWEST
+    assert np.all((low <= found) & (found <= high))
+
+
 @pytest.mark.parametrize("statistic", ["mean", "variance"])
 def test_a_statistic_between_bounds_converges_to_the_plain_one(statistic):
     draw, bounds = DESIGNS["1 % far out"]

@@ -62,7 +62,7 @@ class RobustEstimate:
     noise, sampling error and the bias of truncation. ``open`` says that the interval is infinite because the
     released counts do not rule out a tail that hides so much. ``center`` is the point around which values
     were truncated, ``spread`` the sampling variance of the truncated mean, ``sure`` says for which columns a
-    scale was seen at all.
+    scale was seen at all, ``point`` where nearly all that is seen has one size.
     """
 
     value: Floats
@@ -74,6 +74,7 @@ class RobustEstimate:
     center: Floats | float = 0.0
     spread: Floats | float = 0.0
     sure: Bools | bool = True
+    point: Bools | bool = True
 
     @property
     def interval(self) -> tuple[Floats, Floats]:

@@ -40,6 +40,7 @@ _GUESS = 5.0 * math.sqrt(_WINDOW)  # for a window: enough to guess, not to be su
 # opens a cell far out, the threshold goes there, and the noise of the answer with it.
 _LONELY = 7.0
 _DOUBT = 1.2  # noise widths that the values beyond may be more than they look, where squares are hidden
+_PEAK = 0.9  # an octave with this part of all that are seen is one number, as far as counts tell
 LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
 _MAYBE = 1.5  # enough for a bin past the edge to count in an interval, which a mistake makes only wider,
 _GROUP = 0.02  # if it is that part of all records: the declared tail speaks for less
@@ -89,6 +90,12 @@ class Tail:
         at_most = min(beyond + _DOUBT * noise, most)
         after = tuple(_perhaps(counts[last + 1 :], noise).tolist())
         return cls(float(EDGES[last]), beyond, inside, noise, index, sure, at_most, after)
+
+    @property
+    def point(self) -> bool:
+        """Whether nearly all values that are seen lie in one octave: as those of one number do."""
+        seen = np.where(self.counts > LIKELY * self.noise, self.counts, 0.0)
+        return bool(seen.max() >= _PEAK * seen.sum())
 
     def threshold(self, noise: float, power: int = 1) -> float:
         """Return the point, at least the edge, with so many values beyond it that bias and noise balance.
@@ -430,7 +437,8 @@ class RobustMean:
         sure = np.array([scales is None or scales.tails[j].sure for j in range(width)])
         ends = self._reaches(noise, spread, below, above)
         endless = self._sees and bool(sure.all()) and not np.isfinite(below + above).all()
-        found = RobustEstimate(center + cut * first, cut, noise, *ends, endless, center, spread, sure)
+        point = np.array([tail.point for tail in scales.tails]) if scales else True
+        found = RobustEstimate(center + cut * first, cut, noise, *ends, endless, center, spread, sure, point)
         yield found.within(*self.bounds)
 
     def _bias(

@@ -76,7 +76,8 @@ class RobustVariance:
         sure = np.array([tail.sure for tail in scales.tails])
         shut = self.declared or np.isfinite(hides).all() or not sure.all()
         most = cut**4 * sampling_variance(fourth, np.clip(second, 0.0, 1.0), 4.0 * z / (SIDE * n), n)
-        found = RobustEstimate(value, cut, noise, down, up, not shut, center, most, sure)
+        point = np.array([tail.point for tail in scales.tails])
+        found = RobustEstimate(value, cut, noise, down, up, not shut, center, most, sure, point)
         yield found.within(0.0, math.inf)
 
 
@@ -216,7 +217,7 @@ class BoundedVariance:
         spread = robust.spread + radius**2 * np.maximum(unseen, 0.0) / plain.count
         spread = np.minimum(spread, radius**2 * np.maximum(value + noise, 0.0) / plain.count)
         half = plain.half_width(noise, spread, radius**2, self.robust.confidence)
-        found = plain.beside(robust, value, noise, half, radius)
+        found = plain.beside(robust, value, noise, half, radius, rises=True)
         yield found.within(0.0, (high / 2.0 - low / 2.0) ** 2)  # a variance between bounds is at most that
 
 
@@ -280,7 +281,7 @@ class PlainMoments:
         query: BoundedMoments = curator.plan.releases["bounded"].query  # type: ignore[assignment]
         laplace, n = query.norm is Norm.L1, problem.population
         answer = curator.release("bounded", (center, radius)) / n
-        std = noise_std(curator, "bounded") * (math.sqrt(2.0) if laplace else 1.0) / n
+        std = noise_std(curator, "bounded") / n
         first, second = answer[0] / query.first, answer[1] / query.second + 0.5
         return cls(first, second, std / query.first, std / query.second, n, laplace)
 
@@ -307,22 +308,25 @@ class PlainMoments:
         noise: Floats | float,
         half: Floats,
         radius: Floats | float,
+        rises: bool = False,
     ) -> RobustEstimate:
         """Return the truncated answer where the plain ``value`` agrees with it, else that; between, a mean.
 
-        The interval is that of the plain one.
+        The interval is that of the plain one; what only ``rises`` by tails is no less than the truncated one.
         """
-        tiny = 1e-300
-        distance = np.abs(value - robust.value) / np.maximum(np.hypot(noise, robust.noise), tiny)
+        tiny, above = 1e-300, value - robust.value
+        distance = (above if rises else np.abs(above)) / np.maximum(np.hypot(noise, robust.noise), tiny)
         gain = np.maximum(noise / np.maximum(np.hypot(robust.noise, np.sqrt(robust.spread)), tiny), tiny)
         most = MOST_LAPLACE if self.laplace else MOST_GAUSSIAN
         start = np.minimum(AGREE + RISE * np.log(gain), most)
-        start = np.where(robust.threshold <= POINT * radius, np.minimum(start, AGREE), start)
+        point = robust.point & (robust.threshold <= POINT * radius)
+        start = np.where(point, np.minimum(start, AGREE), start)
         weight = np.where(robust.sure, np.clip((distance - start) / FADE, 0.0, 1.0), 1.0)
-        found = np.clip(robust.value + weight * (value - robust.value), value - half, value + half)
+        low, high = value - half, np.maximum(value + half, robust.value) if rises else value + half
+        found = np.clip(robust.value + weight * (value - robust.value), low, high)
         cut = np.where(weight < 1.0, robust.threshold, radius)
         std = np.hypot(weight * noise, (1.0 - weight) * robust.noise)
-        return RobustEstimate(found, cut, std, found - (value - half), value + half - found)
+        return RobustEstimate(found, cut, std, found - low, high - found)
 
 
 def _with_plain(problem: Sample, robust: Plan, first: float, second: float, once: bool) -> Plan:
