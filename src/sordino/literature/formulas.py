@@ -33,7 +33,7 @@ class Uncertified(Printed, Additive):
 
 # ---------------------------------------------- The noise that the papers print, for ``noise="paper"`` only
 # Each function returns the printed standard deviation (or Laplace scale) divided by the *contribution* of
-# one record to the released sum, the unit of our events. :func:`multiplier` turns it into the multiplier of
+# one record to the released sum, the unit of our events. :func:`paper_noise` turns it into the multiplier of
 # a mechanism, which is relative to the sensitivity. All papers state replace-one.
 #
 # **Privacy.** Several of these formulas do not give the epsilon they are printed for. Certify the plan that
@@ -61,14 +61,9 @@ def check_finite(budget: Ask) -> None:
         raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
 
 
-def multiplier(noise: float, relation: Relation) -> float:
-    """Return noise / sensitivity from noise / contribution."""
-    return noise / relation.contributions
-
-
 def paper_noise(relation: Relation, formula: str, **noises: float) -> PaperNoise:
     """Return printed noises, relative to a contribution, as multipliers by release."""
-    return PaperNoise({name: multiplier(noise, relation) for name, noise in noises.items()}, formula)
+    return PaperNoise({name: noise / relation.contributions for name, noise in noises.items()}, formula)
 
 
 def batch_size(sampling: Sampling, population: int) -> int:

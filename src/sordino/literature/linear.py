@@ -290,12 +290,11 @@ def published_solver(noise: str, name: str, solver: Any, problem: Problem, budge
     ``noise`` is ``"paper"``, or ``"paper: NAME"`` for a variant. Which epsilon the multipliers give is for
     the accountant to say.
     """
-    variants = _FORMULAS.get(name)
-    if variants is None:
+    if name not in _FORMULAS:
         raise InvalidInputError(
             f"noise='paper' needs a solver with a published formula ({sorted(_FORMULAS)}), got {name!r}."
         )
-    return variant(noise, variants, budget, f"with solver {name!r}")(solver, problem, budget)
+    return variant(noise, _FORMULAS[name], budget, f"with solver {name!r}")(solver, problem, budget)
 
 
 def _gradients(noise: Callable[..., float], said: str, loss: str = "", batches: bool = False) -> Formula:
@@ -367,12 +366,17 @@ def _transfer(solver: Any, problem: Problem, budget: Ask) -> Published:
     return solver, PaperNoise({"teacher": multiplier}, "DPSL-KT, on the certified teacher")
 
 
-def _sparse_teacher(solver: Any, problem: Problem, budget: Ask) -> Published:
+def _sparse_teacher(
+    solver: Any,
+    problem: Problem,
+    budget: Ask,
+    ridge: float | None = None,
+    said: str = "with its sparse teacher",
+) -> Published:
     """Return DPSL-KT as printed: the responses of a sparse teacher, for which no epsilon is certified."""
-    noise = response_noise(solver, problem, budget)
-    return _uncertified_solver(
-        SparseTeacher.of(solver, problem, solver.strength), noise, "with its sparse teacher"
-    )
+    noise = {"teacher": response_noise(solver, problem, budget)}
+    printed = SparseTeacher.of(solver, problem, solver.strength if ridge is None else ridge)
+    return printed, PaperNoise(noise, f"DPSL-KT as printed, {said}", (PrintedResponses.printed,))
 
 
 def _sparse_eigenvalue(solver: Any, problem: Problem, budget: Ask) -> Published:
@@ -384,12 +388,7 @@ def _sparse_eigenvalue(solver: Any, problem: Problem, budget: Ask) -> Published:
     x = solver.features
     square = float((x.multiply(x) if hasattr(x, "multiply") else np.square(x)).mean())
     made = replace(solver, strength=problem.loss.curvature * square)
-    noise = response_noise(made, problem, budget)
-    return _uncertified_solver(SparseTeacher.of(made, problem, 0.0), noise, "corollary 3.3.7: no ridge")
-
-
-def _uncertified_solver(printed: SparseTeacher, noise: float, said: str) -> Published:
-    return printed, PaperNoise({"teacher": noise}, f"DPSL-KT as printed, {said}", (PrintedResponses.printed,))
+    return _sparse_teacher(made, problem, budget, 0.0, "corollary 3.3.7: no ridge")
 
 
 def _needs_laplace(solver: Any) -> None:

@@ -17,7 +17,7 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Additive
 from sordino.kernel.query import GramSums, Parts
 from sordino.literature import formulas
-from sordino.literature.formulas import Published, Uncertified
+from sordino.literature.formulas import Published, Uncertified, paper_noise
 from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProblem, Quadratic, operator_norm
 from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
@@ -97,16 +97,13 @@ class Step:
     ball: Ball
 
     def with_batch(self, rows: Any, population: int) -> Floats:
-        batch: Floats = self.records.subset(rows).gram_product(self.moved, self.ball)
-        return self._snapshot() / population + batch
-
-    def _snapshot(self) -> Floats:
+        """Return the snapshot's mean, and the sum over the batch."""
         known = _SNAPSHOTS.get(self.records)
         if known is None or known[1] is not self.ball or not np.array_equal(known[0], self.anchor):
             product: Floats = self.records.gram_product(self.anchor, self.ball)
-            known = (self.anchor.copy(), self.ball, product)
-            _SNAPSHOTS[self.records] = known
-        return known[2]
+            known = _SNAPSHOTS[self.records] = (self.anchor.copy(), self.ball, product)
+        batch: Floats = self.records.subset(rows).gram_product(self.moved, self.ball)
+        return known[2] / population + batch
 
 
 @dataclass(frozen=True)
@@ -242,19 +239,17 @@ def _spca(solver: Spca, problem: PcaProblem, options: Options, budget: Ask) -> P
     )
     noise = formulas.lssgd(budget.epsilon, budget.delta, population=n, steps=steps, batch_size=batch)
     said = "DP-SPCA: lambda1^2 = 20 T a G^2 / (n^2 eps mu)"
-    return solver, PaperNoise({"batch": formulas.multiplier(noise, problem.relation)}, said)
+    return solver, paper_noise(problem.relation, said, batch=noise)
 
 
 def _vrpca(solver: Vrpca, problem: PcaProblem, options: Options, budget: Ask) -> Published:
     n = problem.population
     epochs = 1 if options.max_iter is None else options.max_iter
     step = 1 / n if options.step_size is None else options.step_size
-    settings = {"columns": problem.components, "epochs": epochs, "inner": n, "step": step}
+    printed = PrintedVrpca.of(solver, columns=problem.components, epochs=epochs, inner=n, step=step)
     noise = formulas.vrpca(budget.epsilon, budget.delta, population=n, steps=n, epochs=epochs)
     said = "DP-VRPCA: lambda2^2 = G^2 T m ln(1/delta) / (n^2 eps^2)"
-    return PrintedVrpca.of(solver, **settings), PaperNoise(
-        {"step": noise}, said, (OneRecordOverSnapshot.printed,)
-    )
+    return printed, PaperNoise({"step": noise}, said, (OneRecordOverSnapshot.printed,))
 
 
 def _power(solver: Power, problem: PcaProblem, options: Options, budget: Ask) -> Published:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -167,21 +168,16 @@ def _paper(name: str, world: Callable[[], World], which: int) -> tables.Runs:
     """Descend with the noise of the paper's table, which leaves out the logarithm of its formula."""
 
     def once(seed: int) -> tables.Outcome:
-        here, solver, ask = world(), _descent(), Ask(EPSILON, DELTA)
-        noise_of = partial(gradient_noise, table=True)
+        here, ask, noise_of = world(), Ask(EPSILON, DELTA), partial(gradient_noise, table=True)
         found = tables.certify_printed(
-            ask, lambda r: solver.plan(replace(here.problem, relation=r)), noise_of
+            ask, lambda r: _DESCENT.plan(replace(here.problem, relation=r)), noise_of
         )
-        noise = noise_of(solver.plan(here.problem), ask)
+        noise = noise_of(_DESCENT.plan(here.problem), ask)
         with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
-            w = run(Task(solver, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
+            w = run(Task(_DESCENT, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
         return {"value": here.judge(w)[which], **found}
 
     return tables.Runs(f"{name}/MPC Grad P/paper", once, _settings_of(which))
-
-
-def _descent() -> Any:
-    return _Averaged(Ight(None, STEPS, 1.0, CLIP))
 
 
 def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> dict[str, tables.Runs]:
@@ -197,7 +193,7 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
     outputs = partial(Outputs, CLIP, RIDGE, parties)
     alone = parties == SIZES.get(name)  # a record a party adds up in integers; larger ones are split apart
     made: dict[str, tuple[Any, bool, float]] = {
-        "MPC Grad P": (_descent(), True, DELTA),
+        "MPC Grad P": (_DESCENT, True, DELTA),
         "MPC Out P": (outputs(), alone, DELTA),
         "MPC Out P, pure": (outputs(pure=True), False, PURE),
         "Pathak et al.": (outputs(factor=float(parties)), alone, DELTA),
@@ -205,13 +201,14 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
         "Local Grad P": (Gradients(CLIP, 100, 1.0, spread), False, DELTA),
         "Rajkumar, Agarwal": (Gradients(CLIP, 100, 1.0, pure=True), False, DELTA),
     }
-    told = {
-        m: _settings_of(which, 100 if isinstance(how[0], Gradients) else STEPS) for m, how in made.items()
+    return {
+        m: tables.Runs(f"{name}/{parties}/{m}", partial(once, *how), _settings_of(which, how[0]))
+        for m, how in made.items()
     }
-    return {m: tables.Runs(f"{name}/{parties}/{m}", partial(once, *made[m]), told[m]) for m in made}
 
 
-def _settings_of(which: int, steps: int = STEPS) -> dict[str, Any]:
+def _settings_of(which: int, solver: Any = None) -> dict[str, Any]:
+    steps = solver.steps if isinstance(solver, Gradients) else STEPS
     return {"steps": steps, "ridge": RIDGE, "clip": CLIP, "judged": ("gap", "accuracy")[which]}
 
 
@@ -233,6 +230,8 @@ class _Averaged:
         ]
         yield np.mean(late, axis=0)
 
+
+_DESCENT = _Averaged(Ight(None, STEPS, 1.0, CLIP))
 
 # Table 6.1: how much noise a method adds, as printed and as its guarantee needs
 
@@ -292,23 +291,15 @@ _DIMENSIONS = {"Adult": 104, "KDDCup99": 122, "KDDCup98": 95}
 
 def aggregation(name: str, quick: bool) -> tables.Table:
     """Return what a release costs: its seconds, or the traffic of all parties together."""
-    page = tables.page_of(name)
-    rows = [
-        _row(f"{group}, d = {_DIMENSIONS[group]}", _DIMENSIONS[group], method, number, page["what"])
-        for method, numbers in page["numbers"].items()
-        for group, number in numbers.items()
-    ]
+    page, rows = tables.page_of(name), []
+    for (method, numbers), (group, size) in product(page["numbers"].items(), _DIMENSIONS.items()):
+        inside = tables.run_of(f"{size}/inside", partial(_cost, size, page["what"]))
+        certified = per_coordinate_laplace(size, EPSILON, DELTA)
+        paper = f"not run; Laplace noise per coordinate certifies {certified:.3g}"
+        clear = "a sum in the clear: d numbers a party"
+        cells = tables.by_mode(paper, "garbled circuits are not run", inside, clear)
+        rows.append(tables.Row(f"{group}, d = {size}", method, EPSILON, DELTA, numbers[group], cells))
     return tables.printed_table(name, rows)
-
-
-def _row(group: str, size: int, method: str, published: float, what: str) -> tables.Row:
-    inside = tables.run_of(f"{size}/inside", partial(_cost, size, what))
-    certified = per_coordinate_laplace(size, EPSILON, DELTA)
-    paper = f"not run; Laplace noise per coordinate certifies {certified:.3g}"
-    cells = tables.by_mode(
-        paper, "garbled circuits are not run", inside, "a sum in the clear: d numbers a party"
-    )
-    return tables.Row(group, method, EPSILON, DELTA, published, cells)
 
 
 def _cost(size: int, what: str, seed: int) -> tables.Outcome:

@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import combinations
@@ -137,14 +137,6 @@ class Table:
         """Return by how much one number is better than another."""
         return other - ours if self.better == "lower" else ours - other
 
-    def best(self, cells: Sequence[Cell]) -> Cell:
-        return (min if self.better == "lower" else max)(cells, key=lambda cell: cell.mean)
-
-    def spread(self, row: Row) -> float:
-        """Return how far apart the numbers are that are printed for the methods of a row's group."""
-        beside = [r.published for r in self.rows if r.group == row.group and r.published is not None]
-        return max(beside, default=0.0) - min(beside, default=0.0)
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -267,7 +259,9 @@ def verdict(table: Table, row: Row, made: Made) -> Verdict:
     if "sound" not in ways:
         return Verdict(NOT_RUN, f"{_reach_words(table, row, cells, None)}, and our default misses the number")
     kind, reasons = _by_printed(table, row, cells)
-    words = [_reach_words(table, row, cells, ways["sound"]), *reasons, *_without(table, row, cells)]
+    words, plain = [_reach_words(table, row, cells, ways["sound"]), *reasons], cells["plain"]
+    if isinstance(plain, Cell) and not _stands_in(table, row) and table.gain(plain.mean, row.published) < 0:
+        words.append(f"without privacy {plain.mean:.4g} is reached here")
     return Verdict(kind, "; ".join(words))
 
 
@@ -293,7 +287,8 @@ def reference(table: Table, cells: Cells) -> Cell | None:
     """Return the model without privacy; where a private one is better, that one: the plain one is none."""
     if not isinstance(cells["plain"], Cell):
         return None
-    return table.best([cell for mode in MODES[1:] if (cell := _finite(cells[mode])) is not None])
+    found = [cell for mode in MODES[1:] if (cell := _finite(cells[mode])) is not None]
+    return max(found, key=lambda cell: table.gain(cell.mean, 0.0))
 
 
 def _standing(table: Table, row: Row, cells: Cells, cell: Cell, errors: float = 0.0) -> str | None:
@@ -302,15 +297,16 @@ def _standing(table: Table, row: Row, cells: Cells, cell: Cell, errors: float = 
     One run beats nothing, a model that predicts nothing reaches nothing; ``errors`` are granted besides.
     """
     assert row.published is not None
-    order, found = ("behind", "reached", "beaten"), []
-    size = abs(row.published)
+    order, found, size = ("behind", "reached", "beaten"), [], abs(row.published)
+    beside = [r.published for r in table.rows if r.group == row.group and r.published is not None]
+    tenth = 0.1 * (max(beside, default=0.0) - min(beside, default=0.0))
     for ours, printed, _ in _units(table, row, cells):
         granted = errors * cell.error / ours
         gain = table.gain(cell.mean / ours, row.published / printed)
         if table.two_sided:
             found.append(int(abs(gain) <= max(table.tolerance, table.share * size) + granted))
             continue
-        room = max(min(0.1 * table.spread(row), 0.05 * size), table.share * size) / printed
+        room = max(min(tenth, 0.05 * size), table.share * size) / printed
         beaten = len(cell.values) > 1 and gain > max(room, 2 * cell.error / ours)
         found.append(2 if beaten else int(gain >= -room - granted))
     return order[min(found) * _beats_nothing(table, row, cell)] if found else None
@@ -351,14 +347,6 @@ def _by_printed(table: Table, row: Row, cells: Cells) -> tuple[str, list[str]]:
     if all(_standing(table, row, cells, cell, errors=2.0) == "behind" for cell in tried):
         return NOT_REPRODUCIBLE if reachable else MISSED, said
     return MISSED, [*said, "not told apart: within two standard errors"]
-
-
-def _without(table: Table, row: Row, cells: Cells) -> Iterator[str]:
-    """Yield what can be had here without privacy, where that is no more than what is printed with it."""
-    plain = cells["plain"]
-    assert row.published is not None
-    if isinstance(plain, Cell) and not _stands_in(table, row) and table.gain(plain.mean, row.published) < 0:
-        yield f"without privacy {plain.mean:.4g} is reached here"
 
 
 def _order(table: Table, row: Row, made: Made) -> Verdict:
@@ -411,8 +399,7 @@ def _methods(beside: Made, mode: str) -> dict[str, Cell]:
 
 
 def _ranking(table: Table, found: Mapping[str, Cell]) -> list[str]:
-    sign = 1.0 if table.better == "lower" else -1.0
-    return sorted(found, key=lambda method: sign * found[method].mean)
+    return sorted(found, key=lambda method: -table.gain(found[method].mean, 0.0))
 
 
 def _ranking_words(table: Table, found: Mapping[str, Cell]) -> str:
@@ -463,16 +450,8 @@ def short(value: float) -> str:
 
 _ROUNDING = 1e-12  # less is what is left of a difference of equal numbers
 _TITLES = (
-    "data",
-    "method",
-    "claimed eps (delta)",
-    "published",
-    "printed noise certifies (add-remove / replace-one)",
-    "paper mode",
-    "sound, eps as claimed",
-    "our default, eps as claimed",
-    "not private",
-    "verdict",
+    "| data | method | claimed eps (delta) | published | printed noise certifies (add-remove / replace-one) "
+    "| paper mode | sound, eps as claimed | our default, eps as claimed | not private | verdict |"
 )
 
 
@@ -480,9 +459,10 @@ def markdown(table: Table, made: Made, command: str) -> str:
     lines = [f"## {table.source}", "", f"{table.metric}; {table.better} is better. {table.data}"]
     if table.settings:
         lines.append(table.settings)
-    lines.append(_run_words(made))
-    lines += ["", count_words(judge(table, made)), ""]
-    lines += ["| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
+    runs = max((len(c.values) for _, cells in made for c in cells.values() if isinstance(c, Cell)), default=1)
+    several = f"Means of up to {runs} runs, ± their standard error; a number of one run says so."
+    lines += [several if runs > 1 else "One run a number.", "", count_words(judge(table, made)), ""]
+    lines += [_TITLES, "|" + "---|" * (_TITLES.count("|") - 1)]
     before = None
     for row, cells in made:
         said = verdict(table, row, made)
@@ -496,14 +476,6 @@ def count_words(found: Mapping[str, Verdict]) -> str:
     """Say how many published numbers or orders of curves were reached, and by what."""
     counts = ", ".join(f"{kind} {count}" for kind, count in count_kinds(found).items() if count)
     return f"Of {len(found)} published numbers or orders of curves: {counts}."
-
-
-def _run_words(made: Made) -> str:
-    """Say how many runs are behind a number."""
-    counts = {len(c.values) for _, cells in made for c in cells.values() if isinstance(c, Cell)}
-    if counts <= {1}:
-        return "One run a number."
-    return f"Means of up to {max(counts)} runs, ± their standard error; a number of one run says so."
 
 
 def _line(table: Table, row: Row, cells: Cells, said: str) -> str:
