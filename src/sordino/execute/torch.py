@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -52,8 +52,6 @@ class TorchExecutor:
     filler : a made-up record. It is tried at a few releases whose numbers are public: what fails there is
         said, while a record that fails is left out in silence.
     """
-
-    sharded: ClassVar[bool] = False  # whether each process has a shard of every sum
 
     data: Any = field(repr=False)
     device: torch.device
@@ -102,10 +100,6 @@ class TorchExecutor:
 
     def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Tensor:
         """Return the sum over a batch with noise from here or from the device, for all processes."""
-        if self.sharded and self.processes is not None:
-            keys = [noise.subkey() for _ in range(self.processes.count)]
-            law = question.release.mechanism, question.sensitivity, noise.is_private
-            return self._noisy_shard(question, (batch.rows(self.population), keys, *law))
         with self.hidden(noise.is_private), torch.enable_grad():  # whatever the caller has around it
             value = self.summed(question, batch.rows(self.population))
         if question.spacing is None:
@@ -119,22 +113,10 @@ class TorchExecutor:
     def follow(self, question: Question) -> Tensor:
         """Add up this process's part of a question, and return what the first process has released."""
         assert self.processes is not None
-        if self.sharded:
-            return self._noisy_shard(question, None)
         with self.hidden():
             self.summed(question, None)
         points = question.params if isinstance(question.params, tuple) else (question.params,)
         return self.processes.shared(torch.empty_like(points[0]))
-
-    def _noisy_shard(self, question: Question, said: Any) -> Tensor:
-        """Return this process's shard of a sum with noise of its own key, by what the first process says."""
-        asked, value, key = self.shard_sum(question, said)
-        made = TensorNoise(self._secret, self.device, self._pool if self.device_noise else None)
-        return asked.noised(value, SimpleNamespace(normal=lambda shape: made.normal_of(key, tuple(shape))))
-
-    def shard_sum(self, question: Question, said: Any) -> tuple[Question, Tensor, int]:
-        """Return the question of the first process, a shard of the sum and its key: of shards only."""
-        raise NotImplementedError
 
     def summed(self, question: Question, drawn: Rows) -> Tensor:
         """Return the exact sum over some rows, here or by several processes; for what adds the noise only."""
@@ -333,7 +315,14 @@ class PersonRecords:
             alike = self.persons[places == wide]
             count = max(1, chunk // int(wide))
             for start in range(0, len(alike), count):
-                yield self._block(alike[start : start + count], int(wide))
+                persons = alike[start : start + count]
+                own, rows = self.owners.sizes(persons), self.owners.rows(persons)
+                present = np.arange(wide) < own[:, None]
+                # a place without a record holds the first one of the same person once more, and counts zero
+                starts = (np.cumsum(own) - own)[:, None]
+                place = np.where(present, starts + np.arange(wide), starts)
+                x, y = self.executor.batch(rows[place.reshape(-1)])
+                yield x, y, torch.from_numpy(present).to(self.executor.device, torch.float32)
 
     def long(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
         """Yield the persons with many records, each in parts."""
@@ -345,25 +334,13 @@ class PersonRecords:
 
     def _alone(self, persons: Ints) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
         for person in persons:
-            yield self._parts(self.owners.rows(np.array([person])))
+            rows, chunk = self.owners.rows(np.array([person])), self.executor.chunk
+            yield map(self.executor.batch, np.split(rows, range(chunk, len(rows), chunk)))
 
     @property
     def _largest(self) -> int:
         most = _TOGETHER.get(self.executor.device.type, 32)
         return max(1, min(most, self.executor.chunk // 2))
-
-    def _block(self, persons: Ints, wide: int) -> tuple[Tensor, Tensor, Tensor]:
-        sizes, rows = self.owners.sizes(persons), self.owners.rows(persons)
-        present = np.arange(wide) < sizes[:, None]
-        # a place without a record holds the first one of the same person once more, and counts zero
-        starts = np.cumsum(sizes) - sizes
-        place = np.where(present, starts[:, None] + np.arange(wide), starts[:, None])
-        x, y = self.executor.batch(rows[place.reshape(-1)])
-        return x, y, torch.from_numpy(present).to(self.executor.device, torch.float32)
-
-    def _parts(self, rows: Ints) -> Iterator[tuple[Tensor, Tensor]]:
-        for start in range(0, len(rows), self.executor.chunk):
-            yield self.executor.batch(rows[start : start + self.executor.chunk])
 
 
 def _round_up(sizes: Ints) -> Ints:
@@ -424,8 +401,6 @@ class ShardedExecutor(TorchExecutor):
     independent of all others: the answers side by side are the release of one process.
     """
 
-    sharded: ClassVar[bool] = True
-
     @property
     def offer(self) -> Offer:
         return Offer("gradients of shards", (TensorShards,), lattice=False, doubles=False)
@@ -434,8 +409,18 @@ class ShardedExecutor(TorchExecutor):
         assert self.processes is not None
         return ShardedRecords(self, np.arange(self.population) if rows is None else rows, self.processes)
 
-    def shard_sum(self, question: Question, said: Any) -> tuple[Question, Tensor, int]:
-        """Return the question as the first process asks it, this process's shard of the sum, and its key."""
+    def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Tensor:
+        """Return this process's shard of the sum, with noise; say the batch and the keys to the others."""
+        assert self.processes is not None
+        keys = [noise.subkey() for _ in range(self.processes.count)]
+        law = question.release.mechanism, question.sensitivity, noise.is_private
+        return self._noisy_shard(question, (batch.rows(self.population), keys, *law))
+
+    def follow(self, question: Question) -> Tensor:
+        """Return this process's shard of the sum, with noise, by what the first process says."""
+        return self._noisy_shard(question, None)
+
+    def _noisy_shard(self, question: Question, said: Any) -> Tensor:
         processes = self.processes
         assert processes is not None
         same, (rows, keys, mechanism, sensitivity, private) = processes.hear(
@@ -444,8 +429,10 @@ class ShardedExecutor(TorchExecutor):
         with processes.amid_passes(same), self.hidden(private), torch.enable_grad():
             mine = self.records(processes.own(rows, self.population))
             value = exact_sum(question.query, mine, question.params, None)
+        made = TensorNoise(self._secret, self.device, self._pool if self.device_noise else None)
+        law = SimpleNamespace(normal=lambda shape: made.normal_of(keys[processes.rank], tuple(shape)))
         release = replace(question.release, mechanism=mechanism)
-        return replace(question, release=release, sensitivity=sensitivity), value, keys[processes.rank]
+        return replace(question, release=release, sensitivity=sensitivity).noised(value, law)
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,7 +447,11 @@ class ShardedRecords:
         """Yield (inputs, targets, present); a made-up record, which counts zero, fills empty places."""
         count = self.processes.most(-(-len(self.rows) // self.executor.chunk))
         for part in np.array_split(self.rows, count) if count else ():
-            yield self._fill_chunk(list(self._readable(part)))
+            parts, size = list(self._readable(part)), self.executor.chunk
+            filled = sum(len(x) for x, _ in parts)
+            ends = [one.expand(size - filled, *one.shape[1:]) for one in self.executor.filler]
+            x, y = (torch.cat([*(pair[i] for pair in parts), ends[i]]) for i in (0, 1))
+            yield x, y, (torch.arange(size, device=x.device) < filled).float()
 
     @property
     def places(self) -> int:
@@ -479,13 +470,6 @@ class ShardedRecords:
     def is_finite(self, value: Tensor) -> bool:
         """Tell whether a sum is finite in all processes."""
         return not self.processes.most(int(not bool(value.isfinite().all())))
-
-    def _fill_chunk(self, parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-        count = sum(len(x) for x, _ in parts)
-        size = self.executor.chunk
-        ends = [part.expand(size - count, *part.shape[1:]) for part in self.executor.filler]
-        x, y = (torch.cat([*(pair[i] for pair in parts), ends[i]]) for i in (0, 1))
-        return x, y, (torch.arange(size, device=x.device) < count).float()
 
     def _readable(self, rows: Ints) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the records that can be read; one that fails contributes zero, as in a process alone."""
