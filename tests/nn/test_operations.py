@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sordino.kernel.clip import tensors as clip_tensors
-from sordino.nn import engines, ghosts, graph
+from sordino.nn import engines, ghosts
 from sordino.nn import operations as products
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import GhostEngine
@@ -283,7 +283,7 @@ def _no_cross_terms(parts, graph, name):
     return parts[0] if not isinstance(parts[0], torch.Tensor) else None
 
 
-WINDOWS, SUMMED = products._windows, graph._sum_to
+WINDOWS, SUMMED = products._windows, torch.Tensor.sum_to_size
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ WINDOWS, SUMMED = products._windows, graph._sum_to
     [
         (ghosts, "_merge", _no_cross_terms, "tied"),
         (ghosts, "_norms_add_up", lambda graph, paths: True, "functions"),
-        (graph, "_sum_to", lambda value, shape: SUMMED(value, shape) / 2, "standardised"),
+        (torch.Tensor, "sum_to_size", lambda value, *shape: SUMMED(value, *shape) / 2, "standardised"),
         (products, "_windows", lambda a, k, d, s: WINDOWS(a.flip(2), k, d, s), "video"),
     ],
 )

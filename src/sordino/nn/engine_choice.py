@@ -433,7 +433,7 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     """
     network, moved = engine.network, 0.0
     with quiet_dropout(network.model):
-        alone = torch.cat([_alone(engine, vector, a, b) for a, b in zip(x, y, strict=True)])
+        alone = torch.cat([engine.backward(vector, partial(_loss_of, network, *one)) for one in zip(x, y)])
         norms = network.norm(alone, dim=1)
         clip = float(norms.median().clamp_min(1e-6))
         got, factors = engine.clipped(vector, x, y, clip)
@@ -485,6 +485,5 @@ def _disagreement(network: Network, difference: Tensor) -> str:
     )
 
 
-def _alone(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    network = engine.network
-    return engine.backward(vector, lambda: network.loss(network.outputs(None, x[None]), y[None]).sum()[None])
+def _loss_of(network: Network, x: Tensor, y: Tensor) -> Tensor:
+    return network.loss(network.outputs(None, x[None]), y[None]).sum()[None]

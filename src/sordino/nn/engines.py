@@ -63,9 +63,9 @@ class VmapEngine:
     method: str = field(default="vmap", init=False)
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
-        if present is not None and present.dim() == 2:
-            apart = (part.unflatten(0, present.shape) for part in (x, y))
-            return vmap(grad(self._weigh), (None, 0, 0, 0), randomness="different")(vector, *apart, present)
+        if (units := units_of(present)) is not None:
+            apart = (part.unflatten(0, units.shape) for part in (x, y))
+            return vmap(grad(self._weigh), (None, 0, 0, 0), randomness="different")(vector, *apart, units)
         one = grad(self.network.loss_of_one)
         return vmap(one, (None, 0, 0), randomness="different")(vector, x, y)
 
@@ -81,7 +81,7 @@ class VmapEngine:
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
         rows = self.per_record(vector, x, y, present)
-        fills = present if present is None or present.dim() == 1 else None
+        fills = None if units_of(present) is not None else present
         with without_autocast(rows.device):
             return clipped_rows(rows, clip, product_inputs(rows.device), fills)
 
@@ -176,7 +176,7 @@ class GhostEngine:
     ) -> tuple[Graph, list[Ghost], _Rows]:
         """Split the parameters into those with ghost norms and those whose gradients are formed."""
         ghosts = list[Ghost]()
-        rows = _Rows(self.network, len(x) if units is None else len(units))
+        rows = _Rows(self.network, len(x) if units is None else len(units), {})
         params = self._leaves(vector)
         graph, found, unknown = self.network.holding(params, lambda: self._slopes(params, x, y, units))
         with without_autocast(vector.device), torch.no_grad():
@@ -185,10 +185,10 @@ class GhostEngine:
                     if isinstance(piece, Ghost):
                         ghosts.append(piece)
                     else:
-                        rows.add(piece)
+                        rows.parts[name] = piece
         if unknown:
-            for name, values in by_vmap(self.network, unknown, vector, x, y, units).items():
-                rows.add(Rows(name, values))
+            found_too = by_vmap(self.network, unknown, vector, x, y, units)
+            rows.parts |= {name: Rows(name, values) for name, values in found_too.items()}
         return graph, ghosts, rows
 
     def _slopes(
@@ -253,12 +253,11 @@ class GhostEngine:
     def _probe(self, x: Tensor, y: Tensor) -> None:
         params = self._leaves(points(self.network)[1])
 
-        def tried() -> tuple[Graph, Routes]:
+        def tried() -> None:
             graph, losses = self._forward(params, x, y)
-            return graph, self._find_uses(graph, losses)
+            self._routes[graph.form] = self._find_uses(graph, losses)
 
-        graph, routes = self.network.holding(params, tried)
-        self._routes[graph.form] = routes
+        self.network.holding(params, tried)
 
     def _find_uses(self, graph: Graph, losses: Tensor) -> Routes:
         """Return the uses of parameters, by layouts that made-up records show."""
@@ -311,41 +310,33 @@ def by_vmap(
     return {name: unite(values * units.reshape(-1, 1), units) for name, values in rows.items()}
 
 
+@dataclass(eq=False)
 class _Rows:
     """Gradients per record of the parameters for which they are formed."""
 
-    def __init__(self, network: Network, batch: int) -> None:
-        self._network, self._batch = network, batch
-        self._parts: dict[str, Rows] = {}
-        self._blocks: list[tuple[list[str], Tensor]] = []
-
-    def add(self, piece: Rows) -> None:
-        self._parts[piece.name] = piece
+    network: Network
+    batch: int
+    parts: dict[str, Rows]
+    _blocks: list[tuple[list[Rows], Tensor]] = field(default_factory=list, init=False)
 
     def add_to(self, contributions: Contributions) -> None:
-        values = {name: piece.values for name, piece in self._parts.items()}
-        self._blocks = [([name], value) for name, value in values.items() if value.shape[1] > _SMALL]
-        small = {name: value for name, value in values.items() if value.shape[1] <= _SMALL}
-        if small:  # side by side they cost as many operations as one
-            self._blocks.append((list(small), torch.cat(list(small.values()), dim=1)))
+        whole = self.parts.values()
+        self._blocks = [([part], part.values) for part in whole if part.values.shape[1] > _SMALL]
+        if small := [part for part in whole if part.values.shape[1] <= _SMALL]:
+            # side by side they cost as many operations as one
+            self._blocks.append((small, torch.cat([part.values for part in small], dim=1)))
         for _, block in self._blocks:
             contributions.add_rows(block)
 
     def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
         """Return the weighted sums; an infinite row makes them infinite, and the query leaves it out."""
         total: dict[str, Tensor] = {}
-        for names, block in self._blocks:
-            parts = [self._parts[name] for name in names]
+        for parts, block in self._blocks:
             sums = (factors @ block).split([part.values.shape[1] for part in parts])
             total |= {part.name: part.in_order(one) for part, one in zip(parts, sums, strict=True)}
         return total
 
     def all(self) -> Tensor:
-        network, device = self._network, self._network.device
-        blank = {
-            name: torch.zeros(self._batch, shape.numel(), device=device)
-            for name, shape in zip(network.names, network.shapes, strict=True)
-            if name not in self._parts
-        }
-        formed = {name: piece.values for name, piece in self._parts.items()}
-        return torch.cat([(blank | formed)[name] for name in network.names], dim=1)
+        network, blank = self.network, torch.zeros(self.batch, 1, device=self.network.device)
+        pairs = [(self.parts.get(n), s.numel()) for n, s in zip(network.names, network.shapes, strict=True)]
+        return torch.cat([blank.expand(-1, n) if one is None else one.values for one, n in pairs], dim=1)

@@ -137,8 +137,10 @@ class Rows:
 def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) -> Iterator[Ghost | Rows]:
     """Yield what the clip needs about one parameter; with ``form`` all gradients are formed."""
     groups = _group_by_end(graph, found)
-    if not form and len(found) == 1 and (turned := _without_windows(name, groups)) is not None:
-        yield turned
+    alone = groups.get((), [None])[0] if not form and len(found) == 1 else None
+    # a kernel whose gradients a GPU forms faster than it unfolds windows
+    if isinstance(alone, Windows) and _direct_pays(alone) and (rows := alone.form()) is not None:
+        yield Rows(name, rows.flatten(1), rows.shape[1:])
         return
     merged = {path: _merge(parts, graph, name) for path, parts in groups.items()}
     apart = not form and _norms_add_up(graph, list(merged)) and None not in merged.values()
@@ -154,24 +156,11 @@ def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) 
         whole, shape = merged[ways[0]], _end_shape(graph, ways[0], name)
         each = groups[ways[0]] if whole is None else [whole]
         values = sum((_form(part, shape) for part in each[1:]), start=_form(each[0], shape))
-        values = vmap(lambda v, ways=ways: _at_parameter(graph, ways, v))(values) if ways[0] else values
+        if ways[0]:  # by the chain rule, over all ways from the parameter to what is made of it
+            values = vmap(lambda v, ways=ways: sum(pull_back(graph, way, v) for way in ways))(values)
         total = values if total is None else total + values
     if total is not None:
         yield Rows(name, total.reshape(len(total), -1))
-
-
-def _at_parameter(graph: Graph, ways: list[tuple[Step, ...]], value: Tensor) -> Tensor:
-    """Return the gradient at the parameter of something made of it: by the chain rule, over all ways."""
-    first, *others = (pull_back(graph, way, value) for way in ways)
-    return sum(others, start=first)
-
-
-def _without_windows(name: str, groups: dict[tuple[Step, ...], list[Found]]) -> Rows | None:
-    """Return the formed gradients of a kernel where that is faster than to unfold its windows; else None."""
-    part = groups.get((), [None])[0]
-    if not isinstance(part, Windows) or not _direct_pays(part) or (values := part.form()) is None:
-        return None
-    return Rows(name, values.flatten(1), values.shape[1:])
 
 
 def _group_by_end(graph: Graph, found: list[tuple[Use, Found]]) -> dict[tuple[Step, ...], list[Found]]:

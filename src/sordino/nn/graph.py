@@ -173,12 +173,6 @@ def pull_back(graph: Graph, path: tuple[Step, ...], value: Tensor) -> Tensor:
         outputs[step.output] = value
         inputs = node(*outputs)
         value = inputs[step.slot] if isinstance(inputs, tuple) else inputs
-        value = _sum_to(value, graph.shape(step.node, step.slot))
+        # nodes leave the sum over axes along which something was spread to autograd
+        value = value.sum_to_size(graph.shape(step.node, step.slot))
     return value
-
-
-def _sum_to(value: Tensor, shape: torch.Size) -> Tensor:
-    """Return the gradient of what was spread over more axes: nodes leave this sum to autograd."""
-    value = value.sum(tuple(range(value.dim() - len(shape)))) if value.dim() > len(shape) else value
-    spread = [axis for axis, size in enumerate(shape) if size == 1 and value.shape[axis] != 1]
-    return value.sum(spread, keepdim=True) if spread else value

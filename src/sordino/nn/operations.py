@@ -282,13 +282,14 @@ class Seen:
 
 
 Found: TypeAlias = Product | Table | Tensor
-Rule: TypeAlias = Callable[[Seen], Found]
+Fits: TypeAlias = Callable[[Graph, Use], bool]
+Rule: TypeAlias = tuple[str, Callable[[Seen], Found], Fits]
+"""What autograd keeps for a use, the gradient from that, and whether the rule holds for the use."""
 
 
 def find_saved(graph: Graph, use: Use) -> SimpleNamespace:
     """Return what autograd kept for a use."""
-    node = graph.nodes[use.node]
-    names, _ = _RULES.get((graph.signature[use.node], use.slot), ("", None))
+    node, names = graph.nodes[use.node], _RULES[graph.signature[use.node], use.slot][0]
     saved = {name: getattr(node, f"_saved_{name}") for name in names.split()}
     return SimpleNamespace(**{k: v.detach() if isinstance(v, Tensor) else v for k, v in saved.items()})
 
@@ -313,8 +314,8 @@ def unite(part: Any, units: Tensor) -> Any:
 
 def is_known(graph: Graph, use: Use) -> bool:
     """Tell whether there is a rule for this use."""
-    kind = (graph.signature[use.node], use.slot)
-    return kind in _RULES and (kind[0] not in _FITS or _FITS[kind[0]](graph, use))
+    rule = _RULES.get((graph.signature[use.node], use.slot))
+    return rule is not None and rule[2](graph, use)
 
 
 def _broadcast(graph: Graph, use: Use) -> bool:
@@ -369,7 +370,7 @@ def _over_places(values: Tensor) -> Tensor:
     return values.sum(over) if over else values
 
 
-def _same(seen: Seen, factor: Tensor | None) -> Tensor:
+def _spread(seen: Seen, factor: Any) -> Tensor:
     """Return the gradient of what was spread over the output and multiplied by the factor."""
     local = seen.slope if factor is None else seen.slope.float() * factor
     moved = seen.layout.records(local, seen.batch)
@@ -381,76 +382,64 @@ def _same(seen: Seen, factor: Tensor | None) -> Tensor:
     return moved.reshape(seen.batch, *seen.shape)
 
 
-def _times_number(seen: Seen, number: Any) -> Tensor:
-    return _same(seen, None if number == 1 else torch.as_tensor(number, device=seen.slope.device))
+def _factor(
+    names: str = "", factor: Callable[[Any], Any] = lambda kept: None, fits: Fits = _broadcast
+) -> Rule:
+    """Return the rule of what is spread over the output and multiplied by a factor of what was kept."""
+    return names, lambda seen: _spread(seen, factor(seen.kept)), fits
 
 
-def _div(seen: Seen) -> Tensor:
-    inverse = seen.kept.other.reciprocal()
-    return _same(seen, -seen.kept.self * inverse.square() if seen.slot else inverse)
-
-
-# (node, input) -> what autograd keeps for it, and the gradient from that
-_RULES: dict[tuple[str, int], tuple[str, Rule]] = {
-    ("AddmmBackward0", 0): ("", lambda seen: _same(seen, None)),
+# by node and input
+_RULES: dict[tuple[str, int], Rule] = {
+    ("AddmmBackward0", 0): _factor(
+        fits=lambda graph, use: graph.nodes[use.node]._saved_beta == 1 and _broadcast(graph, use)
+    ),
     ("AddmmBackward0", 2): (
         "mat1 alpha",
         lambda seen: _times(seen, seen.kept.mat1, seen.slope, seen.kept.alpha),
+        _first,
     ),
-    ("MmBackward0", 1): ("self", lambda seen: _times(seen, seen.kept.self, seen.slope)),
-    ("BmmBackward0", 1): ("self", lambda seen: _times(seen, seen.kept.self, seen.slope, 1, seen.shape[0])),
+    ("MmBackward0", 1): ("self", lambda seen: _times(seen, seen.kept.self, seen.slope), _first),
+    ("BmmBackward0", 1): (
+        "self",
+        lambda seen: _times(seen, seen.kept.self, seen.slope, 1, seen.shape[0]),
+        lambda graph, use: use.layout.axis == 1,
+    ),
     ("ConvolutionBackward0", 1): (
         "input padding dilation stride groups transposed",
         lambda seen: Windows(seen.kept, seen.slope, seen.shape[2:], seen.batch, seen.records),
+        _first,
     ),
-    ("ConvolutionBackward0", 2): ("", lambda seen: seen.summed(seen.slope)),
-    ("EmbeddingBackward0", 0): ("indices padding_idx", _embedding),
-    ("NativeLayerNormBackward0", 1): (
-        "input result1 result2",
-        lambda seen: _same(seen, (seen.kept.input - seen.kept.result1) * seen.kept.result2),
+    ("ConvolutionBackward0", 2): ("", lambda seen: seen.summed(seen.slope), _first),
+    ("EmbeddingBackward0", 0): (
+        "indices padding_idx",
+        _embedding,
+        lambda graph, use: use.layout.axis < len(graph.nodes[use.node]._input_metadata[0].shape) - 1,
     ),
-    ("NativeLayerNormBackward0", 2): ("", lambda seen: _same(seen, None)),
-    ("FusedRmsNormBackward0", 1): (
-        "input result1",
-        lambda seen: _same(seen, seen.kept.input * seen.kept.result1),
+    ("NativeLayerNormBackward0", 1): _factor(
+        "input result1 result2", lambda kept: (kept.input - kept.result1) * kept.result2
     ),
-    ("NativeGroupNormBackward0", 1): ("input group result1 result2", _group_norm),
-    ("NativeGroupNormBackward0", 2): ("", lambda seen: seen.summed(_over_places(seen.slope.float()))),
-    ("AddBackward0", 0): ("", lambda seen: _same(seen, None)),
-    ("AddBackward0", 1): ("alpha", lambda seen: _times_number(seen, seen.kept.alpha)),
-    ("SubBackward0", 0): ("", lambda seen: _same(seen, None)),
-    ("SubBackward0", 1): ("alpha", lambda seen: _times_number(seen, -seen.kept.alpha)),
-    ("MulBackward0", 0): ("other", lambda seen: _same(seen, seen.kept.other)),
-    ("MulBackward0", 1): ("self", lambda seen: _same(seen, seen.kept.self)),
-    ("DivBackward0", 0): ("other", _div),
-    ("DivBackward0", 1): ("self other", _div),
-    ("PreluKernelBackward0", 1): ("self", lambda seen: _same(seen, seen.kept.self.clamp(max=0))),
-    ("ExpandBackward0", 0): ("", lambda seen: _same(seen, None)),
+    ("NativeLayerNormBackward0", 2): _factor(),
+    ("FusedRmsNormBackward0", 1): _factor("input result1", lambda kept: kept.input * kept.result1),
+    ("NativeGroupNormBackward0", 1): ("input group result1 result2", _group_norm, _first),
+    ("NativeGroupNormBackward0", 2): (
+        "",
+        lambda seen: seen.summed(_over_places(seen.slope.float())),
+        _first,
+    ),
+    ("AddBackward0", 0): _factor(),
+    ("AddBackward0", 1): _factor("alpha", lambda kept: None if kept.alpha == 1 else kept.alpha),
+    ("SubBackward0", 0): _factor(),
+    ("SubBackward0", 1): _factor("alpha", lambda kept: -kept.alpha),
+    ("MulBackward0", 0): _factor("other", lambda kept: kept.other),
+    ("MulBackward0", 1): _factor("self", lambda kept: kept.self),
+    ("DivBackward0", 0): _factor("other", lambda kept: kept.other.reciprocal()),
+    ("DivBackward0", 1): _factor("self other", lambda kept: -kept.self * kept.other.reciprocal().square()),
+    ("PreluKernelBackward0", 1): _factor("self", lambda kept: kept.self.clamp(max=0)),
+    ("ExpandBackward0", 0): _factor(),
     ("RepeatBackward0", 0): (
         "",
         lambda seen: seen.records(seen.slope).reshape(seen.batch, -1, *seen.shape).sum(1),
+        lambda graph, use: len(graph.shape(use.node, use.slot)) == 1 and use.layout == Layout(0, "major"),
     ),
-}
-
-
-_FITS: dict[str, Callable[[Graph, Use], bool]] = {
-    "AddmmBackward0": lambda graph, use: (
-        use.layout.axis == 0
-        if use.slot == 2
-        else graph.nodes[use.node]._saved_beta == 1 and _broadcast(graph, use)
-    ),
-    "MmBackward0": _first,
-    "BmmBackward0": lambda graph, use: use.layout.axis == 1,
-    "ConvolutionBackward0": _first,
-    "EmbeddingBackward0": lambda graph, use: (
-        use.layout.axis < len(graph.nodes[use.node]._input_metadata[0].shape) - 1
-    ),
-    "NativeGroupNormBackward0": _first,
-    "RepeatBackward0": lambda graph, use: (
-        len(graph.shape(use.node, use.slot)) == 1 and use.layout == Layout(0, "major")
-    ),
-    "NativeLayerNormBackward0": _broadcast,
-    "FusedRmsNormBackward0": _broadcast,
-    "ExpandBackward0": _broadcast,
-    **{f"{name}Backward0": _broadcast for name in ("Add", "Sub", "Mul", "Div", "PreluKernel")},
 }
