@@ -6,7 +6,8 @@ from torch import nn
 
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
 from sordino.kernel.clip import tensors as clip_tensors
-from sordino.nn import Trainer, engine_choice, engines, graph
+from sordino.nn import Trainer, engine_choice, engines
+from sordino.nn import operations as graph
 from sordino.nn.engine_choice import engine_notes, make_engine, sized_engine
 from sordino.nn.network import INPUTS, Network, forward_inputs
 

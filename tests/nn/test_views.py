@@ -58,7 +58,7 @@ def test_the_mean_gradient_of_the_views_is_what_is_clipped():
     source = source_of(IMAGES[:3] / 400, torch.tensor([0, 1, 0]))
     from dataclasses import replace
 
-    from sordino.nn.augment import MeanOfViews
+    from sordino.nn.data import MeanOfViews
     from sordino.nn.engines import GhostEngine
     from sordino.nn.network import Network
     from sordino.nn.queries import PersonGradient

@@ -83,7 +83,8 @@ def test_gradient_noise_of_the_parties_in_units_of_the_sensitivity():
 def test_frank_wolfe_in_units_of_the_score_sensitivity():
     noise = formulas.frank_wolfe(2, 1e-5, steps=50)
     assert noise == pytest.approx(math.sqrt(8 * 50 * log(1e-5)) / 2)
-    assert formulas.multiplier(noise, REPLACE) == pytest.approx(formulas.multiplier(noise, ADD) / 2)
+    replaced, added = (formulas.paper_noise(r, "", vertex=noise).multipliers for r in (REPLACE, ADD))
+    assert replaced["vertex"] == pytest.approx(added["vertex"] / 2)
 
 
 @pytest.mark.parametrize("split", [0.0, 1.0, -0.5, math.nan])

@@ -84,7 +84,8 @@ def test_dp_sco_certifies_its_printed_noise(options, expected):
 
 def test_algorithm_5_certifies_the_printed_peeling():
     model = told(lambda: regressor(n_nonzero_coefs=2, max_iter=5).fit(X, Y))
-    scale = formulas.multiplier(formulas.peeling(1.0, 1e-5, sparsity=2), Relation.REPLACE_ONE)
+    noise = formulas.peeling(1.0, 1e-5, sparsity=2)
+    scale = formulas.paper_noise(Relation.REPLACE_ONE, "", select=noise).multipliers["select"]
     event = compose_events([repeat_event(pure_event(2 / scale), 2), repeat_event(laplace_event(scale), 2)])
     assert model.privacy_.epsilon == pytest.approx(
         certify(event, 1e-5, Relation.REPLACE_ONE).epsilon, rel=1e-3

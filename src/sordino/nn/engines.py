@@ -16,9 +16,22 @@ from torch.func import grad, vmap
 from sordino.errors import UnsupportedError
 from sordino.kernel.clip.tensors import Contributions, clipped_rows
 from sordino.nn.ghosts import Ghost, Rows, pieces
-from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pull_back, read_graph
 from sordino.nn.network import Network, make_up_records, points, product_inputs, without_autocast
-from sordino.nn.operations import Found, find_saved, found_at, gram32, is_known, unite
+from sordino.nn.operations import (
+    Found,
+    Graph,
+    Routes,
+    Use,
+    find_layouts,
+    find_routes,
+    find_saved,
+    found_at,
+    gram32,
+    is_known,
+    pull_back,
+    read_graph,
+    unite,
+)
 from sordino.nn.recurrent import by_rule
 
 _PROBE = 5  # made-up records, to find the axis that holds them

@@ -19,8 +19,8 @@ from sordino.execute.draws import Seeding, noting_seeds, seeded_draws
 from sordino.execute.processes import fingerprint
 from sordino.execute.torch import TorchExecutor
 from sordino.kernel.arrays import Ints
-from sordino.nn.graph import read_graph
 from sordino.nn.network import Network, forward_inputs, make_up_records, points, quiet_dropout, same_draws
+from sordino.nn.operations import read_graph
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 

@@ -17,9 +17,8 @@ from torch import Tensor
 from torch.func import vmap
 
 from sordino.kernel.clip.tensors import Contributions
-from sordino.nn.graph import Graph, Step, Use, pull_back
 from sordino.nn.network import product_inputs
-from sordino.nn.operations import Found, Product, Table, Windows, product32
+from sordino.nn.operations import Found, Graph, Product, Step, Table, Use, Windows, product32, pull_back
 
 _ENTRY_COST = 16  # products of a processor in the time in which it writes and reads one entry of a gradient
 _BYTE_COST = 13.0, 60.0  # operations of a GPU in the time of one byte: in float32, and in coarser products

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from sordino.errors import InvalidInputError, PlanSpentError, UnsupportedError, require_extra
 from sordino.nn.data import share_items, source_of
-from sordino.nn.loop import make_private
-from sordino.nn.trainer import NOT_PUBLIC
+from sordino.nn.trainer import NOT_PUBLIC, make_private
 
 try:
     import transformers

@@ -250,7 +250,7 @@ def copy_module(model: nn.Module) -> nn.Module:
         )
     for name, p in model.named_parameters():
         hooks = [*(p._backward_hooks or {}).values(), *(p._post_accumulate_grad_hooks or {}).values()]
-        if any(hook.__module__ != "sordino.nn.loop" for hook in hooks):
+        if any(hook.__module__ != "sordino.nn.trainer" for hook in hooks):
             raise UnsupportedError(
                 f"Expected parameters without hooks, got one on {name!r}: it would not be called, as no "
                 "backward pass forms the gradient of a parameter. Remove it; change .grad in a loop of "

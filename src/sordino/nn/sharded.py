@@ -26,9 +26,8 @@ from sordino.kernel.clip.tensors import LARGEST_CLIP
 from sordino.nn.compiled import even_block
 from sordino.nn.engines import GhostEngine
 from sordino.nn.ghosts import KEEPING
-from sordino.nn.graph import Graph, Routes, Use
 from sordino.nn.network import Network, make_up_records
-from sordino.nn.operations import find_saved
+from sordino.nn.operations import Graph, Routes, Use, find_saved
 
 
 class ShardedNetwork(Network):
