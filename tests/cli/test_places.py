@@ -41,6 +41,7 @@ def folder(tmp_path, monkeypatch):
         ("predict", "m.sordino", "d.csv", "--output", "d.csv", "--force"),
         ("predict", "m.sordino", "d.csv", "--output", "m.sordino", "--force"),
         ("evaluate", "m.sordino", "d.csv", "--target", "y", "--public", "--output", "m.sordino", "--force"),
+        ("intervals", "m.sordino", "d.csv", "--target", "y", "--epsilon", 1, "--report", "d.csv", "--force"),
         ("report", "m.sordino", "--output", "m.sordino", "--force"),
         ("report", "m.sordino", "--output", "k.db", "--force", "--ledger", "k.db"),
         ("report", "m.sordino", "--output", "s.json", "--force", "--scores", "s.json"),

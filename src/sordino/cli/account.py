@@ -34,28 +34,28 @@ def account() -> None:
 @click.option("--noise", type=float, required=True, help="Noise multiplier: deviation / clipping norm.")
 @TRAINING
 @shared.JSON
-def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
+def epsilon(noise: float, **facts: Any) -> None:
     """Say what training by noisy mini-batches (DP-SGD) costs."""
     training = _training(facts)
-    _tell(training, noise, training.epsilon(noise), as_json)
+    _tell(training, noise, training.epsilon(noise))
 
 
 @account.command()
 @shared.EPSILON
 @TRAINING
 @shared.JSON
-def noise(epsilon: float, as_json: bool, **facts: Any) -> None:
+def noise(epsilon: float, **facts: Any) -> None:
     """Say how much noise training by mini-batches (DP-SGD) needs for an epsilon."""
     training = _training(facts)
     multiplier, found = training.least_noise(epsilon)
-    _tell(training, multiplier, found, as_json)
+    _tell(training, multiplier, found)
 
 
 @account.command()
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--delta", type=float, help="Of all together; else the largest of theirs.")
 @shared.JSON
-def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None:
+def models(models: tuple[Path, ...], delta: float | None) -> None:
     """Certify the plans in the model files MODELS again, and say what they cost together.
 
     It holds for models of the same records that were planned without looking at each other's results; the
@@ -72,7 +72,7 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
         raise InvalidInputError(f"{without[0]} has no report: nothing private was fitted in it.")
     parts = [(name, PrivacyReport.from_dict(text)) for name, text in texts]
     together = composed(parts, delta)
-    if as_json:
+    if shared.wants_json():
         each = [
             {"model": name, "epsilon": part.epsilon, "delta": part.delta, "status": part.status}
             for name, part in parts
@@ -97,7 +97,7 @@ def _training(facts: dict[str, Any]) -> Any:
     return Training(rows, batch, steps, facts["delta"], facts["relation"], facts["correlation"])
 
 
-def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
+def _tell(training: Any, multiplier: float, found: Any) -> None:
     facts = {"epsilon": found.epsilon, "delta": found.delta, "relation": found.relation.value}
     facts |= {"accountant": found.accountant, "noise_multiplier": multiplier, "correlation": training.noise}
     facts |= {"steps": training.steps, "batch_size": training.batch_size, "rows": training.rows}
@@ -106,4 +106,4 @@ def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
         f"{found.accountant}): {training.steps} steps of {training.batch_size:g} of {training.rows} "
         f"records, {training.noise} noise, multiplier {multiplier:.4g}"
     )
-    shared.result(as_json, facts, words)
+    shared.result(facts, words)

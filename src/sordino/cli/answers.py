@@ -26,7 +26,7 @@ from sordino.errors import InvalidInputError
 @click.option("--test", type=shared.OUTPUT, required=True, help="Where the others go.")
 @shared.FORCE
 @shared.JSON
-def split(data: str, person: str | None, train: Path, test: Path, as_json: bool, **how: Any) -> None:
+def split(data: str, person: str | None, train: Path, test: Path, **how: Any) -> None:
     """Split DATA into two files, all rows of a person in one of them.
 
     Who comes where depends on a public seed and on the order of the file, not on values. Both files hold
@@ -39,7 +39,6 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
     from sordino.kernel import public_generator
     from sordino.tables.files import packed_table, read_whole, replace_file
 
-    shared.require_writable(how.pop("force"), train, test)
     share, seed, schema = how.pop("share"), how.pop("seed"), how.pop("schema")
     said = {**how, "kind": None}
     declared = read_schema(schema)
@@ -67,7 +66,7 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
     found = {"unit": unit, "train": count - len(judges), "test": len(judges), "seed": seed}
     following = shared.fit_line(train, schema, declared, **said)
     words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}.\nNext: {following}"
-    shared.result(as_json, {**found, "outputs": [train, test]}, words)
+    shared.result({**found, "outputs": [train, test]}, words)
 
 
 @click.command()
@@ -80,7 +79,7 @@ def split(data: str, person: str | None, train: Path, test: Path, as_json: bool,
 @shared.JSON
 @shared.config_option
 def predict(
-    model: Path, data: str, proba: bool, ids: tuple[str, ...], output: Path | None, as_json: bool, **how: Any
+    model: Path, data: str, proba: bool, ids: tuple[str, ...], output: Path | None, **how: Any
 ) -> None:
     """Write what MODEL predicts for each row of DATA, in order.
 
@@ -92,7 +91,6 @@ def predict(
     from sordino.saving.files import report_of
     from sordino.tables.files import replace_file
 
-    shared.require_writable(how.pop("force"), output)
     fitted = sordino.load(model)
     name, report = type(fitted).__name__, report_of(fitted)
     if not hasattr(fitted, "predict"):
@@ -107,7 +105,7 @@ def predict(
     if proba:
         shares = dict(zip(fitted.classes_.tolist(), fitted.predict_proba(X).T.tolist(), strict=True))
         columns |= {f"probability of {c}": shares[c] for c in getattr(fitted, "levels_", fitted.classes_)}
-    if as_json and output is None:
+    if shared.wants_json() and output is None:
         shared.document({"predictions": columns})
         return
     content = io.StringIO()
@@ -119,7 +117,7 @@ def predict(
         return
     replace_file(output, content.getvalue().encode(), own=True)
     rows = len(columns["prediction"])
-    shared.result(as_json, {"rows": rows, "output": output}, f"{rows} predictions written to {output}")
+    shared.result({"rows": rows, "output": output}, f"{rows} predictions written to {output}")
 
 
 @click.command()
@@ -151,8 +149,6 @@ def evaluate(
     by: str | None,
     public: bool,
     output: Path | None,
-    force: bool,
-    as_json: bool,
     **chosen: Any,
 ) -> None:
     """Score MODEL on the rows of DATA: with noise and for a price, or exactly on public rows.
@@ -173,7 +169,6 @@ def evaluate(
     if public and by is not None:
         raise click.UsageError("--by needs --epsilon: of public rows, score the parts one by one.")
     asked = shared.take_budget(chosen | {"ledger": None} if public else chosen)
-    shared.require_writable(force, output)
     asked["bounds"] = shared.pair("--bounds", bounds)
     fitted = sordino.load(model)
     row, sign = find_metric("--metric", metric, fitted)  # refuses a model without a score
@@ -189,7 +184,7 @@ def evaluate(
         found["data"] += ", by its name the file that it was fitted to: no test"
         found["notes"].append(f"scored on {found['data']}. Score records that it has not seen")
     if public:
-        _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, as_json, asked)
+        _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, asked)
         return
     if by is not None:
         table = sordino.private_scores_by(fitted, rows.X, rows.y, by=by, metric=metric, **asked)
@@ -203,7 +198,7 @@ def evaluate(
         score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
         found |= _private(score)
     shared.tell_budget(asked)
-    _tell(row, found, output, as_json, asked)
+    _tell(row, found, output, asked)
 
 
 @click.command()
@@ -213,7 +208,7 @@ def evaluate(
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of each interval by itself.")
 @shared.BUDGET
 @shared.LEDGER
-@click.option("--report", "page", type=shared.OUTPUT, help="Also write the page on them.")
+@click.option("--report", type=shared.OUTPUT, help="Also write the page on them.")
 @shared.SIGNERS
 @shared.FORCE
 @shared.JSON
@@ -223,8 +218,7 @@ def intervals(
     data: str,
     target: str | None,
     confidence: float,
-    page: Path | None,
-    as_json: bool,
+    report: Path | None,
     **how: Any,
 ) -> None:
     """Pay for intervals of the coefficients of MODEL, of a table for the effects of its columns.
@@ -242,18 +236,17 @@ def intervals(
 
     begun = run_of("intervals", data)
     asked = shared.take_budget(how)
-    shared.require_writable(how.pop("force"), page)
     fitted, file = sordino.load(model), shared.data_file(data, how)
     rows = for_model(file, fitted, judge=True, target=target)
     found = sordino.intervals(fitted, rows.X, rows.y, groups=rows.groups, confidence=confidence, **asked)
-    if page is not None:
+    if report is not None:
         run = finished_run(begun, found.privacy) | {"version": about(model)["version"]}
         run["of"] = (
             f"{model.name}, digest {model_digest(fitted)[:16]}: its own page says what it cost besides"
         )
-        write_page(found, page, run, ledger=asked["ledger"])
+        write_page(found, report, run, ledger=asked["ledger"])
     shared.tell_budget(asked)
-    if as_json:
+    if shared.wants_json():
         privacy = found.privacy.to_dict()
         shared.document({"confidence": confidence, "intervals": found.records(), "privacy": privacy})
         return
@@ -284,7 +277,7 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
     return {"value": sign * found, "baseline": baseline}
 
 
-def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool, asked: dict[str, Any]) -> None:
+def _tell(row: Any, found: dict[str, Any], output: Path | None, asked: dict[str, Any]) -> None:
     from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD
     from sordino.runs import Ask
 
@@ -304,7 +297,7 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, as_json: bool, a
         if report is not None:
             ask = Ask(report.epsilon, report.delta, asked["ledger"], asked["dataset_id"])
             ask.attest(report, "", hashlib.sha256(content).hexdigest())
-    if as_json:
+    if shared.wants_json():
         shared.document(whole)
         return
     if "curve" in found:

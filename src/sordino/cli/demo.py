@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from sordino.cli.shared import document, show_table
+from sordino.cli.shared import document, show_table, wants_json
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEED = 20
@@ -20,7 +20,7 @@ Task = tuple[str, str, Any, Callable[[float], Any], Callable[[Any], float]]
 """Name, measure, the model without privacy, the private one at an epsilon, and the score of a model."""
 
 
-def run(report: str, as_json: bool = False) -> None:
+def run(report: str) -> None:
     """Fit everything, print a table (or a JSON document), write the report."""
     found = []
     for name, measure, plain, private, score in _tasks():
@@ -36,7 +36,7 @@ def run(report: str, as_json: bool = False) -> None:
     ]
     path = Path(report)
     path.write_text(_page(found, rows), encoding="utf-8")
-    if as_json:
+    if wants_json():
         names = ("task", "measure", "private", "without privacy")
         document({"output": path, "tasks": [dict(zip(names, line)) for line in found]})
         return

@@ -222,15 +222,12 @@ class Delivery:
 
     output: Path
     report: Path | None
-    as_json: bool
     run: dict[str, Any]
 
     @classmethod
     def begin(cls, command: str, data: str, chosen: dict[str, Any]) -> Delivery:
-        """Take the options of the result out of ``chosen``; refuse a place where it could not be saved."""
-        output, report, as_json = (chosen.pop(name) for name in ("output", "report", "as_json"))
-        shared.require_writable(chosen.pop("force"), output, report)
-        return cls(output, report, as_json, run_of(command, data))
+        """Take the options of the result out of ``chosen``."""
+        return cls(chosen.pop("output"), chosen.pop("report"), run_of(command, data))
 
     def end(self, model: Any, budget: dict[str, Any], shown: Any = None, **found: Any) -> None:
         """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
@@ -239,7 +236,7 @@ class Delivery:
         report = model.privacy_
         run = finished_run(self.run, report) | found
         output = _save(model, self.output, run)
-        if self.as_json:
+        if shared.wants_json():
             facts = {"model": type(model).__name__, "output": output, "run": run}
             shared.document({**facts, "privacy": report.to_dict()})
         else:
@@ -332,7 +329,7 @@ def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> N
 @click.option("--rows", type=click.IntRange(2), default=500, show_default=True, help="Records that are used.")
 @shared.JSON
 @shared.config_option
-def audit(data: str, seconds: float, fits: int, rows: int, as_json: bool, **chosen: Any) -> None:
+def audit(data: str, seconds: float, fits: int, rows: int, **chosen: Any) -> None:
     """Attack a fit to DATA and say what the attacks prove beside what the fit claims.
 
     Nothing is booked and no model is kept. The result is NOT private: it is for whoever holds DATA. The
@@ -345,6 +342,6 @@ def audit(data: str, seconds: float, fits: int, rows: int, as_json: bool, **chos
     parts = (records.X,) if records.y is None else (records.X, records.y)
     model.set_params(verbose=0)
     found = attack(model, parts, groups=records.groups, seconds=seconds, fits=fits, rows=rows)
-    shared.result(as_json, found.to_dict(), repr(found))
+    shared.result(found.to_dict(), repr(found))
     if found.refuted:
         raise click.exceptions.Exit(1)

@@ -44,9 +44,7 @@ def ledger() -> None:
     help="Whom the budget protects, for ever: a person may have several records.",
 )
 @shared.JSON
-def create(
-    ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str, as_json: bool
-) -> None:
+def create(ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str) -> None:
     """Give DATASET its budget, once and for all."""
     from sordino.kernel.events import Relation
     from sordino.ledger import BudgetPolicy
@@ -55,7 +53,7 @@ def create(
     with shared.open_ledger(ledger, create=True) as book:
         book.create(dataset, policy)
         made = _summary(book, dataset)
-    shared.result(as_json, made, f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
+    shared.result(made, f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
     if epsilon == float("inf"):
         click.echo("Note: this budget has no end, and protects nobody: it admits any release.", err=True)
 
@@ -63,11 +61,11 @@ def create(
 @ledger.command(name="list")
 @PLACE
 @shared.JSON
-def list_datasets(ledger: str, as_json: bool) -> None:
+def list_datasets(ledger: str) -> None:
     """List the data sets with what is spent and left."""
     with shared.open_ledger(ledger) as book:
         found = [_summary(book, name) for name in book.datasets()]
-    if as_json:
+    if shared.wants_json():
         shared.document(found)
         return
     rows = [
@@ -82,12 +80,12 @@ def list_datasets(ledger: str, as_json: bool) -> None:
 @OF
 @click.option("--tight/--no-tight", default=True, show_default=True, help="Also compute the PLD figure.")
 @shared.JSON
-def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
+def show(ledger: str, dataset: str, tight: bool) -> None:
     """Show what is spent and left of DATASET's budget."""
     from sordino.values import at_least, at_most
 
     with shared.open_ledger(ledger) as book:
-        if as_json:
+        if shared.wants_json():
             shared.document(_summary(book, dataset))
             return
         policy, spent, left = book.policy(dataset), book.spent(dataset), book.remaining(dataset)
@@ -111,12 +109,12 @@ def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
 @ledger.command()
 @OF
 @shared.JSON
-def history(ledger: str, dataset: str, as_json: bool) -> None:
+def history(ledger: str, dataset: str) -> None:
     """Show every reservation of DATASET, oldest first."""
     with shared.open_ledger(ledger) as book:
         entries = book.history(dataset)
     names = ("number", "reserved at", "status", "reason", "epsilon", "delta", "description")
-    if as_json:  # numbers as they are, times with their zone
+    if shared.wants_json():  # numbers as they are, times with their zone
         facts = [
             (e.sequence, e.reserved_at, e.status.value, e.reason, e.epsilon, e.delta, e.description)
             for e in entries
@@ -144,9 +142,8 @@ def entry_row(entry: Entry) -> tuple[str, ...]:
 @ONE
 @click.option("--output", type=PAGE, help="A file; else print.")
 @shared.JSON
-def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool) -> None:
+def export(ledger: str, dataset: str | None, output: Path | None) -> None:
     """Write budgets and histories as JSON."""
-    shared.require_writable(True, output)
     with shared.open_ledger(ledger) as book:
         text = book.to_json(dataset)
     if output is None:
@@ -155,14 +152,14 @@ def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool)
     from sordino.ledger.store import save
 
     save(text, output)
-    shared.result(as_json, {"output": output}, f"Written to {output}")
+    shared.result({"output": output}, f"Written to {output}")
 
 
 @ledger.command(name="import")
 @PLACE
 @click.argument("document", type=click.File(encoding="utf-8"))
 @shared.JSON
-def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
+def import_document(ledger: str, document: TextIO) -> None:
     """Add the data sets of an export to LEDGER, for example to move to PostgreSQL."""
     from sordino.ledger.ledger import check_import
 
@@ -170,7 +167,7 @@ def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
     check_import(text)  # before a new ledger is made
     with shared.open_ledger(ledger, create=True) as book:
         names = book.import_json(text)
-    shared.result(as_json, {"imported": list(names)}, f"Imported: {', '.join(names) or 'nothing'}.")
+    shared.result({"imported": list(names)}, f"Imported: {', '.join(names) or 'nothing'}.")
 
 
 @ledger.command()
@@ -178,14 +175,13 @@ def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
 @click.option("--output", type=PAGE, required=True, help="The page.")
 @ONE
 @shared.JSON
-def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> None:
+def report(ledger: str, output: Path, dataset: str | None) -> None:
     """Write a page about budgets: spending over time, by person and data set, what is left."""
     from sordino.report import write_ledger_report
 
-    shared.require_writable(True, output)
     with shared.open_ledger(ledger) as book:
         path = write_ledger_report(book, output, dataset_id=dataset)
-    shared.result(as_json, {"output": path}, f"Report written to {path}")
+    shared.result({"output": path}, f"Report written to {path}")
 
 
 @ledger.command()
@@ -195,7 +191,7 @@ def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> Non
     "--receipt", "receipts", multiple=True, help="Of an earlier check: nothing before it may have changed."
 )
 @shared.JSON
-def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: bool) -> None:
+def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...]) -> None:
     """Replay all histories, compare them with the running sums and receipts, and print receipts to keep."""
     from sordino.errors import InvalidInputError
     from sordino.ledger.ledger import check_receipt
@@ -207,13 +203,13 @@ def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: 
         raise click.UsageError(f"--receipt: {error}") from None
     with shared.open_ledger(ledger) as book:
         crashed = book.mark_crashed() if mark_crashed else 0
-        if mark_crashed and not as_json:
+        if mark_crashed and not shared.wants_json():
             click.echo(f"{crashed} reservation(s) marked as crashed; they stay spent.")
         found = book.verify(receipts=receipts)
     words = f"Sound: {found.reservations} reservation(s) of {found.datasets} data set(s)."
     facts = {"sound": True, "reservations": found.reservations, "datasets": found.datasets}
     facts |= {"marked as crashed": crashed, "receipts": found.receipts}
-    shared.result(as_json, facts, "\n".join([words, *(f"receipt {receipt}" for receipt in found.receipts)]))
+    shared.result(facts, "\n".join([words, *(f"receipt {receipt}" for receipt in found.receipts)]))
 
 
 @ledger.command()
@@ -223,9 +219,7 @@ def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: 
 )
 @click.option("--approve-above", type=float, help="From this epsilon on a second person has to approve.")
 @shared.JSON
-def terms(
-    ledger: str, dataset: str, roles: tuple[str, ...], approve_above: float | None, as_json: bool
-) -> None:
+def terms(ledger: str, dataset: str, roles: tuple[str, ...], approve_above: float | None) -> None:
     """Show who may do what with DATASET, or set it: a role that nobody is named for is everybody's."""
     from dataclasses import replace
 
@@ -244,29 +238,29 @@ def terms(
     if found.approve_above is not None:
         lines.append(f"A second person approves from epsilon {found.approve_above:g} on.")
     said = {"roles": {role: list(who) for role, who in found.roles.items()}}
-    shared.result(as_json, {**said, "approve above": found.approve_above}, "\n".join(lines))
+    shared.result({**said, "approve above": found.approve_above}, "\n".join(lines))
 
 
 @ledger.command()
 @OF
 @click.argument("request")
 @shared.JSON
-def approve(ledger: str, dataset: str, request: str, as_json: bool) -> None:
+def approve(ledger: str, dataset: str, request: str) -> None:
     """Approve REQUEST, which another person was refused on DATASET, once."""
     with shared.open_ledger(ledger) as book:
         book.approve(dataset, request)
-    shared.result(as_json, {"approved": request}, f"Approved: {request} on {dataset}, for one reservation.")
+    shared.result({"approved": request}, f"Approved: {request} on {dataset}, for one reservation.")
 
 
 @ledger.command()
 @PLACE
 @click.option("--output", type=PAGE, required=True, help="The copy: a file that is not there yet.")
 @shared.JSON
-def backup(ledger: str, output: Path, as_json: bool) -> None:
+def backup(ledger: str, output: Path) -> None:
     """Copy a ledger in a file as it is at one moment, while others go on booking."""
     with shared.open_ledger(ledger) as book:
         book.back_up(output)
-    shared.result(as_json, {"output": output}, f"Written to {output}")
+    shared.result({"output": output}, f"Written to {output}")
 
 
 def _summary(book: Ledger, dataset: str) -> dict[str, Any]:

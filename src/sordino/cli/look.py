@@ -22,7 +22,7 @@ SIGNED = ("purpose", "controller", "approver", "basis", "recipients", "kept_unti
 @click.option("--top", default=20, show_default=True, help="How many coefficients.")
 @shared.LEDGER
 @shared.JSON
-def inspect(model: Path, top: int, ledger: str | None, dataset: str | None, as_json: bool) -> None:
+def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> None:
     """Show the guarantee of MODEL and its coefficients with the noise in them.
 
     With --ledger it says whether MODEL is the one that was released when its run was booked there.
@@ -36,7 +36,7 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None, as_j
     if ledger is not None and (booked := (run or {}).get("dataset", dataset)) is not None:
         shared.require_budget(ledger, booked)
     known, words, _ = ask_ledger(fitted, ledger, {"dataset": dataset, **(run or {})})
-    if as_json:
+    if shared.wants_json():
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
         out["ledger"] = None if known is None else {"status": known.status, "words": words}
         shared.document({**out, "coefficients": rows, "shapes": [vars(shape) for shape in shapes]})
@@ -141,8 +141,6 @@ def report(
     scores: tuple[Path, ...],
     author: str | None,
     title: str | None,
-    force: bool,
-    as_json: bool,
     **signed: str | None,
 ) -> None:
     """Write the page on MODEL that a review board signs: one file, no scripts, nothing loaded from elsewhere.
@@ -153,7 +151,6 @@ def report(
     from sordino.saving import about
     from sordino.saving.files import model_digest
 
-    shared.require_writable(force, output)
     fitted, facts = sordino.load(model), about(model)
     run = {**facts["about"].get("run", {}), "version": facts["version"]}
     booked = run.get("dataset", dataset)
@@ -188,7 +185,7 @@ def report(
     lines = [f"Report written to {output}{status}.", *["Do not sign it."] * denied]
     if missing := [f"--{key.replace('_', '-')}" for key in SIGNED if key not in run["signed"]]:
         lines.append(f"Not stated on the page: {', '.join(missing)}.")
-    shared.result(as_json, {"output": output, "privacy": facts["report"]}, "\n".join(lines))
+    shared.result({"output": output, "privacy": facts["report"]}, "\n".join(lines))
 
 
 def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from sordino.cli.shared import JSON, document
+from sordino.cli.shared import JSON, document, wants_json
 from sordino.errors import InvalidInputError, SordinoError
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @JSON
-def migrate(files: tuple[str, ...], as_json: bool) -> None:
+def migrate(files: tuple[str, ...]) -> None:
     """Bring models, ledgers, reports, schemas and plans in FILE... up to the formats of this version.
 
     A file that is up to date is left alone. What changes is copied to FILE.vNUMBER.bak before. A ledger may
@@ -32,10 +32,10 @@ def migrate(files: tuple[str, ...], as_json: bool) -> None:
             refused.append(error)
             kind, done = "refused", str(error)
         found.append({"file": file, "kind": kind, "done": done})
-    if as_json:
+    if wants_json():
         document(found)
     for row in found:
-        if not as_json and (row["kind"] != "refused" or len(files) > 1):
+        if not wants_json() and (row["kind"] != "refused" or len(files) > 1):
             click.echo(f"{row['file']}: {row['kind']}, {row['done']}")
     if refused:
         raise refused[0]

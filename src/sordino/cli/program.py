@@ -323,9 +323,9 @@ def main() -> None:
 
 @main.command()
 @JSON
-def version(as_json: bool) -> None:
+def version() -> None:
     """Print the installed version."""
-    result(as_json, {"version": __version__}, __version__)
+    result({"version": __version__}, __version__)
 
 
 @main.command()
@@ -337,11 +337,11 @@ def version(as_json: bool) -> None:
     help="Where to write the HTML report.",
 )
 @JSON
-def demo(report: str, as_json: bool) -> None:
+def demo(report: str) -> None:
     """Compare private with non-private learning on data made on the spot."""
     from sordino.cli.demo import run
 
-    run(report, as_json)
+    run(report)
 
 
 for command in (

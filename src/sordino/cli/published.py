@@ -9,21 +9,21 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import JSON, document, show_table
+from sordino.cli.shared import JSON, document, show_table, wants_json
 from sordino.errors import DataNotFoundError, MissingExtraError
 
 
 @click.command()
 @click.argument("name", required=False)
 @JSON
-def datasets(name: str | None, as_json: bool) -> None:
+def datasets(name: str | None) -> None:
     """List the public data sets of `sordino.datasets.load`, or describe the one called NAME."""
     from sordino.datasets import REGISTRY
 
     if name is not None and name not in REGISTRY:
         raise DataNotFoundError(f"There is no data set {name!r}. Known are: {', '.join(REGISTRY)}.")
     chosen = REGISTRY.values() if name is None else [REGISTRY[name]]
-    if as_json:
+    if wants_json():
         keys = ("name", "title", "task", "shapes", "licence")
         document([{key: getattr(d, key) for key in keys} for d in chosen])
     elif name is not None:

@@ -54,8 +54,6 @@ def draft(
     person: str | None,
     rest: str,
     output: Path | None,
-    force: bool,
-    as_json: bool,
     **how: Any,
 ) -> None:
     """Write the names of the columns of DATA, with blanks to fill in.
@@ -65,30 +63,29 @@ def draft(
     from sordino.tables import draft_schema
     from sordino.tables.files import replace_file
 
-    shared.require_writable(force, output)
     said = {key: value for key, value in how.items() if key not in KINDS}
     file = shared.data_file(data, how)
     kinds = {column: kind for kind, columns in how.items() for column in columns}
     kinds |= {name: kind for name, kind in ((target, "target"), (person, "person")) if name is not None}
     text = draft_schema(file, kinds=kinds, rest=rest)
     if output is None:
-        shared.result(as_json, {"schema": text}, text.rstrip("\n"))
+        shared.result({"schema": text}, text.rstrip("\n"))
         return
     replace_file(output, text.encode())
     following = shared.command_line("schema", "check", output, data, **said)
     words = f"{output} drafted; no record was read. Fill in the blanks.\nNext: {following}"
-    shared.result(as_json, {"output": output}, words)
+    shared.result({"output": output}, words)
 
 
 @schema.command(name="show")
 @PLACE
 @shared.JSON
-def show_schema(schema: Path, as_json: bool) -> None:
+def show_schema(schema: Path) -> None:
     """Show what SCHEMA declares."""
     from sordino import Schema
 
     found = Schema.read(schema)
-    if as_json:
+    if shared.wants_json():
         shared.document(_summary(found))
         return
     _print(found)
@@ -102,7 +99,7 @@ def show_schema(schema: Path, as_json: bool) -> None:
 @shared.TERMS
 @shared.LEDGER
 @shared.JSON
-def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
+def check(schema: Path, data: str | None, **how: Any) -> None:
     """Check SCHEMA for blanks and mistakes, and the names of the columns of DATA against it.
 
     Blanks end with status 3, as mistakes do: a model cannot be fitted yet.
@@ -126,7 +123,7 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
         budget = shared.take_budget(how)
         shares = value_shares(found, table(file, found, target=found.target is not None), **budget)
         shared.tell_budget(budget)
-    if as_json:
+    if shared.wants_json():
         told: dict[str, Any] = {}
         if shares is not None:
             told = {"shares": shares._asdict(), "privacy": shares.privacy.to_dict()}
@@ -140,7 +137,7 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
         able = any(column.learnable for column in found.unknown)
         remedy = f"Fill in the blanks, or pay for them: {pay}" if able else "Fill in the blanks."
         raise SchemaError(f"Not declared yet: {blank}. {remedy}")
-    if not as_json:
+    if not shared.wants_json():
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
         _warn_of_target(found)
         if shares is not None:
@@ -213,7 +210,7 @@ def _warn_of_target(found: Schema) -> None:
 @click.option("--output", type=shared.OUTPUT, required=True, help="Where the completed schema is written.")
 @shared.FORCE
 @shared.JSON
-def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **how: Any) -> None:
+def learn(schema: Path, data: str, output: Path, **how: Any) -> None:
     """Pay EPSILON for the bounds and levels that SCHEMA leaves blank, and write the completed schema.
 
     Bounds are private quantiles, levels are values whose noisy count exceeds a threshold. It is the first
@@ -225,7 +222,6 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     from sordino.tables.files import replace_file
     from sordino.tables.learning import REMEDY
 
-    shared.require_writable(force, output)
     said = {key: value for key, value in how.items() if key not in ("epsilon", "delta")}
     budget, blank = shared.take_budget(how), Schema.read(schema)
     records = table(shared.data_file(data, how), blank, target=blank.target is not None)
@@ -234,7 +230,7 @@ def learn(schema: Path, data: str, output: Path, force: bool, as_json: bool, **h
     for column in found.columns:
         if REMEDY in (source := getattr(column, "source", "")):
             click.echo(f"Note: column {column.name!r}: {source}.", err=True)
-    if as_json:
+    if shared.wants_json():
         shared.document({**_summary(found), "privacy": report.to_dict(), "output": output})
         return
     _print(found)

@@ -42,7 +42,7 @@ def guard(command: click.Command) -> None:
     def guarded(*words: Any, **chosen: Any) -> Any:
         context = click.get_current_context()
         context.meta[RUNNING] = context
-        require_apart(chosen, context.meta.get(CONFIG))
+        require_places({**chosen, "config": chosen.get("config", context.meta.get(CONFIG))})
         path = context.command_path.removeprefix(context.find_root().command_path)
         context.meta[JOINT] = path.split()[:1] in (["party"], ["consortium"])
         return run(*words, **chosen)
@@ -50,13 +50,14 @@ def guard(command: click.Command) -> None:
     command.callback = guarded
 
 
-def require_apart(chosen: dict[str, Any], config: Path | None = None) -> None:
-    """Refuse an output that is an input, or another output."""
-    taken = list(_inputs({**chosen, "config": chosen.get("config", config)}))
-    for key in _OUTPUTS:
-        if chosen.get(key) is None:
-            continue
-        place = Path(chosen[key])
+def require_places(chosen: dict[str, Any]) -> None:
+    """Refuse an output that is an input or another output, that cannot be written, or that is there already.
+
+    A command without --force replaces what is there.
+    """
+    taken, force = list(_inputs(chosen)), click.get_current_context().meta.get("sordino--force", True)
+    places = {key: Path(chosen[key]) for key in _OUTPUTS if chosen.get(key) is not None}
+    for key, place in places.items():
         for name, other in taken:
             if _same(place, other):
                 raise InvalidInputError(
@@ -64,6 +65,16 @@ def require_apart(chosen: dict[str, Any], config: Path | None = None) -> None:
                     f"{name}, which would be lost. Choose another place; --force does not replace it."
                 )
         taken.append((f"--{key}", place))
+    for place in places.values():
+        folder = place.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise InvalidInputError(
+                f"Cannot write {place.name!r}: {str(folder)!r} is no folder one can write to."
+            )
+        if place.is_dir():
+            raise InvalidInputError(f"Cannot write {str(place)!r}: it is a folder.")
+        if place.exists() and not force:
+            raise InvalidInputError(f"{str(place)!r} exists. Choose another place, or pass --force.")
 
 
 def _inputs(chosen: dict[str, Any]) -> Iterator[tuple[str, Path]]:
@@ -226,11 +237,22 @@ class _Budget(click.ParamType):  # type: ignore[type-arg]
 
 METRIC = _MetricName()
 MODEL = click.argument("model", type=click.Path(path_type=Path))
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 OWN_OPTIONS = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "ledger", "schema")}
 OWN_OPTIONS |= {"dataset_id": "--dataset", "rows_per_person": "--rows-per-person"}
 """Parameters of models that `--set` and `--grid` leave alone, and the options that set them."""
-FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
+
+
+def _kept_flag(flag: str, help: str) -> Decorator:
+    """Return a flag that is kept with the context of a command, under its name, and not handed to it."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.meta[f"sordino{flag}"] = value
+
+    return click.option(flag, is_flag=True, expose_value=False, callback=keep, help=help)
+
+
+JSON = _kept_flag("--json", "Print one JSON document.")
+FORCE = _kept_flag("--force", "Replace an output that exists.")
 
 
 def all_of(*decorators: Decorator) -> Decorator:
@@ -472,9 +494,19 @@ def document(values: Any) -> None:
     click.echo(text(values))
 
 
-def result(as_json: bool, values: Any, words: str) -> None:
+def wants_json() -> bool:
+    """Tell whether the command that runs was asked for a document."""
+    return bool(click.get_current_context().meta.get("sordino--json"))
+
+
+def say(words: str) -> None:
+    """Print what people read while a command goes on: beside a document, on standard error."""
+    click.echo(words, err=wants_json())
+
+
+def result(values: Any, words: str) -> None:
     """Print what a command did: a document for programs, or a sentence for people."""
-    if as_json:
+    if wants_json():
         document(values)
     else:
         click.echo(words)
@@ -532,17 +564,3 @@ def tell_schema_price(report: Any) -> None:
     """Say what the schema of a run cost, where that was learned from records."""
     if report.on_top is not None:
         click.echo(report.on_top)
-
-
-def require_writable(force: bool, *paths: Path | None) -> None:
-    """Refuse a result's place before anything is paid for the result."""
-    for path in (path for path in paths if path is not None):
-        folder = path.parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise InvalidInputError(
-                f"Cannot write {path.name!r}: {str(folder)!r} is no folder one can write to."
-            )
-        if path.is_dir():
-            raise InvalidInputError(f"Cannot write {str(path)!r}: it is a folder.")
-        if path.exists() and not force:
-            raise InvalidInputError(f"{str(path)!r} exists. Choose another place, or pass --force.")

@@ -38,9 +38,7 @@ _SHARE = 4  # a first fit may take this part of the budget
 @shared.FILE
 @shared.FORCE
 @shared.JSON
-def init(
-    data: str | None, epsilon: float | None, ledger: str, force: bool, as_json: bool, **told: Any
-) -> None:
+def init(data: str | None, epsilon: float | None, ledger: str, **told: Any) -> None:
     """Begin with DATA: a budget on a ledger, a draft of its schema, a configuration for the commands.
 
     It reads the names of the columns and no record. What is not given is asked for in a terminal.
@@ -74,8 +72,7 @@ def init(
     name = told.pop("dataset") or Path(data).name.partition(".")[0]
     schema, config = Path(f"{name}.toml"), Path(f"{name}.run.toml")
     for place in (schema, config):
-        shared.require_apart({"data": data, "output": place})
-    shared.require_writable(force, schema, config)
+        shared.require_places({"data": data, "output": place})
     usual = {"encoding": "utf-8", "decimal": "."}
     how = {key: value for key, value in told.items() if value and value != usual.get(key)}
     kinds = {column: kind for column, kind in ((target, "target"), (person, "person")) if column}
@@ -108,7 +105,7 @@ def init(
     made = {"schema": schema, "config": config, "ledger": ledger, "dataset": name, "next": steps}
     words = f"{name}: epsilon {epsilon:g}, delta {delta:g} per {policy.unit} on {ledger}. No record was read."
     lines = "".join(f"\n  {i}. {step}" for i, step in enumerate(steps, 1))
-    shared.result(as_json, made, f"{words}\nNext:{lines}")
+    shared.result(made, f"{words}\nNext:{lines}")
 
 
 # ------------------------------------------------------------------------------------------ `sordino doctor`
@@ -119,7 +116,7 @@ Finding = tuple[str, bool, str]  # what was looked at, whether it is well, in wo
 @click.command()
 @click.option("--ledger", envvar="SORDINO_LEDGER", help="Also look at this ledger.")
 @shared.JSON
-def doctor(ledger: str | None, as_json: bool) -> None:
+def doctor(ledger: str | None) -> None:
     """Look at what Sordino stands on: versions, noise, compiled code, extras, a GPU, the ledger.
 
     Status 1 where something is wrong; its line ends with the command that mends it.
@@ -127,7 +124,7 @@ def doctor(ledger: str | None, as_json: bool) -> None:
     found = [*_versions(), *_machine(), *_extras()]
     if ledger is not None:
         found.append(_ledger(ledger))
-    if as_json:
+    if shared.wants_json():
         shared.document([{"part": part, "well": well, "words": words} for part, well, words in found])
     else:
         shared.show_table(

@@ -31,7 +31,7 @@ STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
 @shared.LEDGER
 @shared.JSON
 @shared.config_option
-def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
+def stats(statistic: str, data: str, **chosen: Any) -> None:
     """Release a STATISTIC (count, histogram, sum, mean, quantile) of DATA, with intervals, for a price.
 
     Groups, bounds and edges are declared, by a schema or here: taken from the data they would leak. All
@@ -65,7 +65,7 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     asked = {"levels": levels, "edges": edges, "rows_per_person": chosen["rows_per_person"]}
     table = _ask(statistic, frame, schema, measured, bounds, asked, q, budget)
     shared.tell_budget(budget)
-    _tell(table, as_json, bounds if statistic == "mean" else None)
+    _tell(table, bounds if statistic == "mean" else None)
 
 
 def _declared_column(schema: Any, name: str, what: str) -> Any:
@@ -147,11 +147,11 @@ def _ask(
     return getattr(grouped, statistic)(found, *more, bounds=bounds, **budget)
 
 
-def _tell(table: Any, as_json: bool, bounds: Any) -> None:
+def _tell(table: Any, bounds: Any) -> None:
     from sordino.estimators.statistics import check_bounds
 
     records = table.records()
-    if as_json:
+    if shared.wants_json():
         facts = {"statistic": table.statistic, "confidence": table.confidence, "rows": records}
         shared.document({**facts, "privacy": table.privacy.to_dict()})
         return
