@@ -236,11 +236,6 @@ def declared_bound(estimator: Any, name: str) -> float:
     )
 
 
-def size_facts(problem: Any, unit: str = "record") -> tuple[str, str]:
-    """Return the lines of a report about the sizes of a problem."""
-    return f"number of {unit}s: {problem.population}", f"number of features: {problem.features}"
-
-
 def bound_fact(name: str, value: float, declared: Any, effect: str) -> str:
     """Return the line of the report about a bound."""
     default = ", the default" if declared is None else ""

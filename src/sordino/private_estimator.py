@@ -26,6 +26,7 @@ from sordino.errors import (
 )
 from sordino.execute import hold, in_dask, strip_tensor
 from sordino.execute.persons import number_owners
+from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.ledger.address import hide
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
@@ -33,7 +34,7 @@ from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder, choose_basis
 from sordino.tables.schema import Schema
 from sordino.tables.values import frame_of, number_of
-from sordino.values import check_count, refusing
+from sordino.values import check_count, check_flag, refusing
 
 
 class PrivateEstimator(BaseEstimator):
@@ -191,6 +192,9 @@ class Tabular:
 
     schema: Any
     epsilon: float
+    relation: str
+    rows_per_person: int | None
+    secure_noise: bool
     encoder_: TableEncoder
     coef_names_: np.ndarray
 
@@ -326,6 +330,27 @@ class Tabular:
         """Return the parameter, or a word where the schema stands for it."""
         value = getattr(self, name)
         return "by the schema" if value is None and self.schema is not None else value
+
+    def _shared_facts(self, ask: Ask, grouped: bool, questions: int = 1) -> dict[str, Any]:
+        """Return what a setting holds of whom it protects, where each record is asked as so many rows."""
+        rows = declared_rows(self, grouped) * questions
+        return {
+            "relation": Relation.parse(self.relation),
+            "epsilon": ask.epsilon / rows,  # rules of solvers: what a record is worth
+            "delta": ask.delta,
+            "unit": "person" if grouped or self.rows_per_person is not None else "record",
+            "secure_noise": check_flag("secure_noise", self.secure_noise),
+            "rows": rows,
+        }
+
+    def _facts(self, problem: Any, grouped: bool, *public: str) -> tuple[str, ...]:
+        """Return the public facts of a report: sizes, the norm of rows, owners, what else is, the schema."""
+        unit, facts = "person" if grouped else "record", [*owner_facts(self), *public]
+        if hasattr(self, "data_norm"):
+            declared, bound = self._declared("data_norm"), declared_bound(self, "data_norm")
+            facts = [bound_fact("data_norm", bound, declared, "rows are clipped to it"), *facts]
+        sizes = f"number of {unit}s: {problem.population}", f"number of features: {problem.features}"
+        return (*sizes, *facts, *self._schema_facts())
 
     def _schema_facts(self) -> tuple[str, ...]:
         basis = getattr(getattr(self, "encoder_", None), "basis", None)

@@ -10,15 +10,14 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import check_data, check_noise, literature, size_facts
+from sordino.checks import check_data, check_noise, literature
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import UnsupportedError
 from sordino.estimators.linear_base import Coefficients, MarginClassifier, loss_of
 from sordino.estimators.statistics import moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
 from sordino.execute.persons import SharedExecutor
-from sordino.kernel import Relation
-from sordino.private_estimator import Budget, Scored, declared_rows, owner_facts
+from sordino.private_estimator import Budget, Scored
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task
@@ -80,28 +79,22 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], sparse: bool, grouped: bool
     ) -> Task:
         """Return the task for this number of records or persons, and columns."""
-        (loss, outputs), each = self._outputs(), declared_rows(self, grouped)
+        loss, outputs = self._outputs()
         problem = Problem(
             loss,
             *shape,
-            Relation.parse(self.relation),
-            ask.epsilon / each,  # rules of solvers: what a record is worth
-            ask.delta,
+            **self._shared_facts(ask, grouped),
             outputs=outputs,
             intercept=1.0 if self.fit_intercept else 0.0,
-            unit="person" if grouped or self.rows_per_person is not None else "record",
             ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
             moment_order=moment_order_of(self.moment_order),
             moment_bound=moment_bound_of(self.moment_bound),
             sparse=sparse,
-            secure_noise=check_flag("secure_noise", self.secure_noise),
-            rows=each,
         )
         solver, paper = self._solver(problem), None
         if check_noise(self.noise):
             solver, paper = literature("linear", "published_learner")(self.noise, solver, problem, ask)
-        sizes = size_facts(problem, "person" if grouped else "record")
-        facts = (*sizes, *owner_facts(self), *public, *self._schema_facts())
+        facts = self._facts(problem, grouped, *public)
         prices, finish = self._schema_prices(), partial(self._finish, problem)
         return Task(solver, problem, type(self).__name__, facts, learned=prices, finish=finish, paper=paper)
 

@@ -23,13 +23,11 @@ from sordino.checks import (
     declared_bound,
     literature,
     record_weights,
-    size_facts,
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, look_up
 from sordino.execute.persons import SharedExecutor
-from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import (
     Budget,
@@ -37,10 +35,8 @@ from sordino.private_estimator import (
     Scored,
     Tabular,
     center_targets,
-    declared_rows,
     declared_target,
     encoded_labels,
-    owner_facts,
     target_bound,
     target_fact,
 )
@@ -341,16 +337,13 @@ class LinearModel(LinearParameters, Coefficients):
             solver, paper = literature("linear", "published_solver")(
                 self.noise, self.solver, solver, problem, ask
             )
-        declared = self._declared("data_norm")
-        norm = bound_fact("data_norm", declared_bound(self, "data_norm"), declared, "rows are clipped to it")
         asked = self._questions
         told = replace(problem, population=shape[0] // asked, features=shape[1] - asked + 1)
-        facts = size_facts(told, "person" if grouped else "record")
         return Task(
             solver,
             problem,
             f"{type(self).__name__} ({self.solver})",
-            public=(*facts, norm, *owner_facts(self), *public, *self._schema_facts()),
+            public=self._facts(told, grouped, *public),
             learned=self._schema_prices(),
             finish=partial(self._finish, problem),
             paper=paper,
@@ -417,23 +410,15 @@ class LinearModel(LinearParameters, Coefficients):
         return hidden
 
     def _problem(self, shape: tuple[int, int], ask: Ask, grouped: bool) -> Problem:
-        relation, bound = Relation.parse(self.relation), self._row_bound()
-        rows = declared_rows(self, grouped) * self._questions
-        loss, outputs = self._outputs()
+        bound, (loss, outputs) = self._row_bound(), self._outputs()
         return Problem(
             loss,
             *shape,
-            relation,
-            ask.epsilon / rows,  # rules of solvers: what a record is worth
-            ask.delta,
+            **self._shared_facts(ask, grouped, self._questions) | self._penalties(),
             outputs=outputs,
             data_norm=bound,
             intercept=self._intercept(bound),
-            **self._penalties(),
             target_bound=self._target_bound() / self._target_unit(),
-            unit="person" if grouped or self.rows_per_person is not None else "record",
-            secure_noise=check_flag("secure_noise", self.secure_noise),
-            rows=rows,
         )
 
     def _solver_name(self, grouped: bool) -> str:

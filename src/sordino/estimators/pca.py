@@ -12,19 +12,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from sordino.checks import bound_fact, check_data, declared_bound, literature, remember, size_facts
+from sordino.checks import check_data, declared_bound, literature, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
 from sordino.execute.persons import SharedExecutor
-from sordino.kernel import Relation, public_generator
-from sordino.private_estimator import (
-    PrivateEstimator,
-    Tabular,
-    declared_rows,
-    owner_facts,
-    refuse_unknown_owners,
-)
+from sordino.kernel import public_generator
+from sordino.private_estimator import PrivateEstimator, Tabular, refuse_unknown_owners
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, PrivacyReport, Stream, Task
 from sordino.solvers import SOLVERS, Options, make_solver
@@ -238,7 +232,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         else:
             solver, paper = make_solver(self.solver, problem, options, "pca"), None
         name, prices = f"PCA ({type(solver).__name__})", self._schema_prices()
-        finish, facts = partial(self._finish, problem), self._facts(problem, grouped)
+        order = ("which batch a record is in: by a public permutation",) if self.solver == "oja" else ()
+        finish, facts = partial(self._finish, problem), self._facts(problem, grouped, *order)
         return Task(solver, problem, name, facts, learned=prices, finish=finish, paper=paper)
 
     @available_if(lambda self: self.solver in ("auto", "gauss") and self.noise == "sound")
@@ -263,7 +258,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
         budget = replace(self._ask(rows * parts), learned=self._schema_prices())
         problem = self._problem(rows * parts, features, budget)
-        first, *facts = self._facts(problem)
+        first, *facts = self._facts(problem, False)
         planned = f"{first} planned, and that of each chunk as it comes"
         return PcaStream(problem, parts, budget, (planned, *facts))
 
@@ -308,14 +303,6 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
             return self.components_
         return self.components_ / np.sqrt(self.explained_variance_)[:, None]
 
-    def _facts(self, problem: PcaProblem, grouped: bool = False) -> tuple[str, ...]:
-        order = ("which batch a record is in: by a public permutation",) if self.solver == "oja" else ()
-        norm = bound_fact(
-            "data_norm", problem.data_norm, self._declared("data_norm"), "rows are clipped to it"
-        )
-        sizes = size_facts(problem, "person" if grouped else "record")
-        return (*sizes, norm, *owner_facts(self), *order, *self._schema_facts())
-
     def _problem(
         self, n: int, d: int, budget: Ask, sparse: bool = False, grouped: bool = False
     ) -> PcaProblem:
@@ -331,22 +318,16 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
                 f"Expected noise='paper' with solver={self.solver!r}, got 'sound': it serves as a benchmark "
                 "only (Wishart noise is not private). Use solver='gauss'."
             )
-        data_norm, rows = declared_bound(self, "data_norm"), declared_rows(self, grouped)
         return PcaProblem(
             n,
             d,
             axes_to_follow(self.n_components, n, d),
-            Relation.parse(self.relation),
-            budget.epsilon / rows,  # rules of solvers: what a record is worth
-            budget.delta,
-            data_norm,
-            check_flag("center", self.center),
-            self.noise == "sound",
-            unit="person" if grouped or self.rows_per_person is not None else "record",
+            **self._shared_facts(budget, grouped),
+            data_norm=declared_bound(self, "data_norm"),
+            center=check_flag("center", self.center),
+            adaptive=self.noise == "sound",
             sparse=sparse,
             random_state=self.random_state,
-            secure_noise=check_flag("secure_noise", self.secure_noise),
-            rows=rows,
         )
 
     def _finish(self, problem: PcaProblem, found: Principal) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from sordino.checks import bound_fact, check_data, declared_bound, size_facts
+from sordino.checks import check_data, declared_bound
 from sordino.errors import InvalidInputError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of
 from sordino.execute.persons import Owners
@@ -36,7 +36,6 @@ from sordino.private_estimator import (
     declared_rows,
     declared_target,
     encoded_labels,
-    owner_facts,
     target_bound,
     target_fact,
 )
@@ -187,10 +186,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             rows=each,
         )
         solver = make_solver("auto" if groups is None else "gd", problem, Options())
-        norm = bound_fact("data_norm", bound, "by the schema", "rows are clipped to it")
-        sizes = size_facts(problem, "record" if groups is None else "person")
-        public = (*sizes, norm, *owner_facts(self), *self._schema_facts())
-        name = f"{type(self).__name__} (linear model)"
+        public, name = self._facts(problem, groups is not None), f"{type(self).__name__} (linear model)"
         return Task(solver, problem, name, public=public, finish=partial(_coefficients, problem)), rows
 
     def _linear_targets(self, targets: np.ndarray, outputs: int) -> tuple[Loss, int, np.ndarray]:
