@@ -27,7 +27,7 @@ def where_rows_lie(method: Method) -> Method:
     def either(self: Any, X: Any) -> Any:
         if in_dask(X):
             check_is_fitted(self)
-            return apply_by_block(X, Applied.of(self, method.__name__))
+            return apply_by_block(X, Applied(pack((_call, self, method.__name__))))
         with np.errstate(all="ignore"):
             return method(self, X)
 
@@ -36,18 +36,17 @@ def where_rows_lie(method: Method) -> Method:
 
 @dataclass(frozen=True)
 class Applied:
-    """A method of a model as it is sent to workers: without its ledger, which is of this process alone."""
+    """A function and its first arguments, packed, as workers are asked to apply it to parts of rows."""
 
     payload: bytes = field(repr=False)
-    method: str
-
-    @classmethod
-    def of(cls, model: Any, method: str) -> Applied:
-        """Pack a model."""
-        return cls(pack(model), method)
 
     def __call__(self, block: Any) -> Any:
-        return getattr(unpack(self.payload), self.method)(block)
+        function, *given = unpack(self.payload)
+        return function(*given, block)
+
+
+def _call(model: Any, method: str, block: Any) -> Any:
+    return getattr(model, method)(block)
 
 
 def pack(value: Any) -> bytes:
@@ -67,9 +66,9 @@ def pack(value: Any) -> bytes:
 
 def unpack(payload: bytes) -> Any:
     """Return what was packed by :func:`pack`, in a process that trusts who sent it."""
-    return _Loads(io.BytesIO(payload)).load()
 
+    class Loads(pickle.Unpickler):
+        def persistent_load(self, _: str) -> None:
+            return None
 
-class _Loads(pickle.Unpickler):
-    def persistent_load(self, _: str) -> None:
-        return None
+    return Loads(io.BytesIO(payload)).load()

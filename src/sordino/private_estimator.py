@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator
 
 from sordino.checks import LEARNED_LABELS, bound_fact, declared_bound, encode_labels
 from sordino.errors import (
-    DivergenceWarning,
     FitWarning,
     InvalidInputError,
     SchemaError,
@@ -115,25 +114,6 @@ class PrivateEstimator(BaseEstimator):
         diagram = str(super()._html_repr())
         report = getattr(self, "privacy_", None)
         return f"{diagram}{report._repr_html_()}" if isinstance(report, PrivacyReport) else diagram
-
-    def _warn_if_diverged(self, released: NDArray[np.floating[Any]], remedy: str) -> None:
-        """Say that a run blew up, by released numbers, which anyone who holds the model can see as well."""
-        if not np.isfinite(released).all():
-            self._warn(
-                "the released coefficients are not finite, so predictions mean nothing. "
-                f"The steps were too long; {remedy}. The budget is spent.",
-                DivergenceWarning,
-            )
-
-    def _warn_if_bitten(self, released: Any) -> None:
-        """Say that a clip took more of the targets than could be put back; it reads released numbers only."""
-        if getattr(released, "bitten", False):
-            self._warn(
-                "released residuals say that the targets are skewed. The mean was corrected, but records "
-                "times epsilon are too few for these bounds to correct each slope: their direction is that "
-                "of clipped targets, which their stated noise does not count (sordino.intervals does). "
-                "Use fewer columns, tighter bounds or more budget."
-            )
 
     def _warn(self, text: str, kind: type[Warning] = FitWarning) -> None:
         """Say what released numbers tell of the model, now and in the notes of its report."""

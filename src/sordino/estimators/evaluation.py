@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.elsewhere import pack, unpack
+from sordino.elsewhere import Applied, pack
 from sordino.errors import (
     FitWarning,
     InvalidInputError,
@@ -35,7 +35,7 @@ from sordino.estimators.metrics import (
     row_count,
     words_without_r2,
 )
-from sordino.estimators.pipeline import invent_rows, mixes_rows, prices_for
+from sordino.estimators.pipeline import final_step, invent_rows, mixes_rows, prices_for, schema_of
 from sordino.estimators.statistics import PrivateFloat, check_bounds, check_share
 from sordino.execute import executor_of, hold_columns, in_dask
 from sordino.execute.persons import mean_of_owners
@@ -47,7 +47,6 @@ from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import Status, each_once
 from sordino.saving.files import model_digest
 from sordino.solvers import statistic
-from sordino.tables import Schema
 from sordino.tables.values import flags_of
 from sordino.values import check_count, check_flag, check_positive
 
@@ -114,15 +113,17 @@ def private_score(
     chosen = count_outside(chosen, limits) if row.numbers else chosen
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
-    n, most = len(rows), declared_rows(_last(model)) if unit == "person" and groups is None else 1
+    n, most = len(rows), declared_rows(final_step(model)) if unit == "person" and groups is None else 1
     ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), model_prices(model)
     secure = check_flag("secure_noise", secure_noise)
     sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure, most)
+    sizes = [f"number of {unit if most == 1 else 'record'}s: {n}"]
+    sizes += [f"rows_per_person = {most} (nobody has more; declared with the model)"] if most > 1 else []
     task = Task(
         statistic("row-means", sample, centre=chosen.centre, radius=chosen.radius),
         sample,
         f"private_score ({row.name})",
-        public=(*_size(n, unit, most), *_facts(row, limits, bool(prices)), *alike_words(model), _BY_ROW),
+        public=(*sizes, *_facts(row, limits, bool(prices)), *alike_words(model), _BY_ROW),
         notes=model_notes(model, epsilon),
         learned=prices,
     )
@@ -186,7 +187,7 @@ def private_scores_by(
     losses = np.nan_to_num(losses, nan=bound)
     values = sign * (1.0 - losses if row.gain else losses)
     ends = (0.0, 1.0) if row.gain else tuple(sorted((0.0, sign * bound)))
-    most = declared_rows(_last(model)) if owners is None else 1
+    most = declared_rows(final_step(model)) if owners is None else 1
     if most == 1:
         require_owners(model, owners)
     grouped = group_by(keys, levels=levels, groups=owners, rows_per_person=most if most > 1 else None)
@@ -200,17 +201,13 @@ def private_scores_by(
 
 def require_fitted(model: Any) -> None:
     """Refuse a model of ours that was not fitted, by scikit-learn's own error; of others nobody knows."""
-    if isinstance(_last(model), PrivateEstimator):
-        check_is_fitted(_last(model))
-
-
-def _last(model: Any) -> Any:
-    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if isinstance(final_step(model), PrivateEstimator):
+        check_is_fitted(final_step(model))
 
 
 def _subgroups(model: Any, X: Any, y: Any, by: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values and the declared levels of the subgroups, by name; those of a flag are yes and no."""
-    schema = _schema(model)
+    schema = schema_of(model)
     if isinstance(by, Mapping):
         return {name: pair[0] for name, pair in by.items()}, {name: pair[1] for name, pair in by.items()}
     frame: Any = None if schema is None else schema.checked(X, target=y is None and schema.target is not None)
@@ -229,7 +226,7 @@ def _subgroups(model: Any, X: Any, y: Any, by: Any) -> tuple[dict[str, Any], dic
 
 def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> tuple[str, Any]:
     """Return who is protected, and one row for each of them, wherever the records lie."""
-    if declared_rows(_last(model)) > 1 and groups is None and not in_dask(X):
+    if declared_rows(final_step(model)) > 1 and groups is None and not in_dask(X):
         X, y, _ = from_table(model, X, y, None)
         return "person", chosen.rows(judge(model, X, y, asks, _rowwise))
     require_owners(model, groups)
@@ -242,7 +239,7 @@ def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any)
 
 def require_owners(model: Any, groups: Any) -> None:
     """Refuse rows that do not say whose they are, for a model that protects persons."""
-    unit, schema = getattr(getattr(_last(model), "privacy_", None), "unit", "record"), _schema(model)
+    unit, schema = getattr(getattr(final_step(model), "privacy_", None), "unit", "record"), schema_of(model)
     if unit != "record" and groups is None and (schema is None or schema.person is None):
         raise InvalidInputError(
             f"Expected groups, the owner of each row: the model protects one {unit}, and a score without "
@@ -251,15 +248,8 @@ def require_owners(model: Any, groups: Any) -> None:
         )
 
 
-def _size(n: int, unit: str, most: int) -> tuple[str, ...]:
-    """Return the lines of the report about how many there are."""
-    if most == 1:
-        return (f"number of {unit}s: {n}",)
-    return f"number of records: {n}", f"rows_per_person = {most} (nobody has more; declared with the model)"
-
-
 def _score_in_dask(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> Any:
-    schema = _schema(model)
+    schema = schema_of(model)
     if groups is not None or (schema is not None and schema.person is not None):
         raise UnsupportedError(
             "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
@@ -267,31 +257,25 @@ def _score_in_dask(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: A
         )
     if y is None and schema is None:
         raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
-    rows = hold_columns([X] if y is None else [X, y], Part(pack((model, chosen, asks))))
+    rows = hold_columns([X] if y is None else [X, y], Applied(pack((_score_part, model, chosen, asks))))
     if not len(rows):
         raise InvalidInputError("Expected at least one row, got none.")
     return rows
 
 
-@dataclass(frozen=True)
-class Part:
-    """The rows of a metric for one part of the records, as workers are asked for it."""
-
-    payload: bytes = field(repr=False)
-
-    def __call__(self, block: tuple[Any, ...]) -> Floats:
-        model, chosen, asks = unpack(self.payload)
-        X, y = block if len(block) == 2 else (block[0], None)
-        if not row_count(X):
-            return np.zeros((0, len(chosen.centre)))
-        X, y, _ = from_table(model, X, y, None)
-        rows: Floats = chosen.rows(judge(model, X, y, asks, _rowwise))
-        return rows
+def _score_part(model: Any, chosen: Any, asks: str, block: tuple[Any, ...]) -> Floats:
+    """Return the rows of a metric for one part of the records."""
+    X, y = block if len(block) == 2 else (block[0], None)
+    if not row_count(X):
+        return np.zeros((0, len(chosen.centre)))
+    X, y, _ = from_table(model, X, y, None)
+    rows: Floats = chosen.rows(judge(model, X, y, asks, _rowwise))
+    return rows
 
 
 def from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
     """Return rows, targets and persons. Targets and persons that were not passed come from the table."""
-    schema = _schema(model)
+    schema = schema_of(model)
     if schema is None:
         return X, y, groups
     if y is not None:
@@ -305,15 +289,9 @@ def from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
     return features, targets, groups
 
 
-def _schema(model: Any) -> Schema | None:
-    model = getattr(model, "best_estimator_", model)
-    found = getattr(model.steps[0][1] if isinstance(model, Pipeline) else model, "schema", None)
-    return found if isinstance(found, Schema) else None
-
-
 def alike_words(model: Any) -> tuple[str, ...]:
     """Return which records count in scores, and that they count alike where fits are weighted."""
-    schema = _schema(model)
+    schema = schema_of(model)
     names = " and ".join(repr(column.name) for column in getattr(schema, "weighing", ()))
     gaps = getattr(getattr(schema, "target", None), "missing", "") == "leave out"
     alike = (f"records count alike in scores: only fits are weighted by {names}",) if names else ()
@@ -365,7 +343,7 @@ def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: An
 
 
 def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
-    schema = _schema(model)
+    schema = schema_of(model)
     if bounds is None and schema is not None and schema.target is not None:
         bounds = (schema.target.low, schema.target.high)
     if bounds is None:
@@ -396,7 +374,7 @@ def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:
 
     **Privacy.** The sensitivity rests on it; rows of X, if tried, would tell which of them lie on a border.
     """
-    rows, soft = invent_rows(X, _schema(model)), ("predict_proba", "decision_function")
+    rows, soft = invent_rows(X, schema_of(model)), ("predict_proba", "decision_function")
     for name in (method, *(name for name in soft if hasattr(model, name))):
         if mixes_rows(getattr(model, name), rows):
             raise UnsupportedError(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from sordino.checks import (
     record_weights,
 )
 from sordino.elsewhere import where_rows_lie
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import DivergenceWarning, InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, look_up
 from sordino.execute.persons import SharedExecutor
 from sordino.kernel.arrays import Floats
@@ -88,6 +88,7 @@ class MarginClassifier(Scored, ClassifierMixin):
     coef_: Floats
     intercept_: Floats
     loss: str = "logistic"
+    _decision: Callable[[Any], Floats]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -97,10 +98,6 @@ class MarginClassifier(Scored, ClassifierMixin):
     def _loss(self) -> Loss:
         """Return the loss for two classes, which knows its link."""
         return loss_of(self, "signs")
-
-    if TYPE_CHECKING:
-
-        def _decision(self, X: Any) -> Floats: ...
 
     def _encode_labels(self, y: Any) -> tuple[Any, Any, str]:
         """Set ``classes_``; return class numbers, labels for the loss (looked at first), and their origin."""
@@ -188,20 +185,25 @@ class Coefficients(Tabular, PrivateEstimator):
 
     coef_: Floats
     n_iter_: int
-
-    def _outputs(self) -> tuple[Loss, int]:
-        """Return the loss and the number of margins."""
-        raise NotImplementedError
-
-    def _attributes(self, found: LinearFit) -> dict[str, Any]:
-        """Return the coefficients in the user's units, by the names of attributes."""
-        raise NotImplementedError
+    _outputs: Callable[[], tuple[Loss, int]]  # of subclasses: the loss and the number of margins
+    _attributes: Callable[[LinearFit], dict[str, Any]]  # coefficients in the user's units, by their names
 
     def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
         """Return the attributes that the last iterate stands for; say what released numbers tell."""
         found = LinearFit.of(last, problem)
-        self._warn_if_bitten(last)
-        self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
+        if getattr(last, "bitten", False):
+            self._warn(
+                "released residuals say that the targets are skewed. The mean was corrected, but records "
+                "times epsilon are too few for these bounds to correct each slope: their direction is that "
+                "of clipped targets, which their stated noise does not count (sordino.intervals does). "
+                "Use fewer columns, tighter bounds or more budget."
+            )
+        if not np.isfinite(np.append(found.coef, found.intercept)).all():
+            self._warn(
+                "the released coefficients are not finite, so predictions mean nothing. "
+                "The steps were too long; lower step_size. The budget is spent.",
+                DivergenceWarning,
+            )
         return self._attributes(found)
 
 
@@ -220,26 +222,13 @@ class LinearModel(LinearParameters, Coefficients):
     data_norm_: float
     _has_members: bool = False  # an instance has it, and ``_around``, only while a search makes its members
     _around: Around | None = None
-
-    def _penalties(self) -> dict[str, Any]:
-        """Return the penalties as fields of the problem."""
-        raise NotImplementedError
-
-    def _sparsity(self, problem: Problem) -> int | None:
-        """Return how many coefficients survive; None for all."""
-        raise NotImplementedError
-
-    def _loss(self) -> Loss:
-        """Return the loss, of two classes where there are several."""
-        raise NotImplementedError
-
-    def _target_fact(self) -> str:
-        """Return the line of the report about targets."""
-        raise NotImplementedError
-
-    def _targets_of(self, y: Any) -> Any:
-        """Return targets as the loss sees them."""
-        raise NotImplementedError
+    # Of subclasses: fields of the problem, how many coefficients survive (None: all), the loss (of two of
+    # several classes), the line of the report about targets, and targets as the loss sees them.
+    _penalties: Callable[[], dict[str, Any]]
+    _sparsity: Callable[[Problem], int | None]
+    _loss: Callable[[], Loss]
+    _target_fact: Callable[[], str]
+    _targets_of: Callable[[Any], Any]
 
     def _ridge(self) -> float:
         return float(self._penalties().get("ridge", 0.0))
@@ -292,7 +281,11 @@ class LinearModel(LinearParameters, Coefficients):
             parts = capabilities_of(self._solver_name(True)).parts
             rows = (SharedExecutor if parts else GroupedExecutor)(rows, groups)
         ask = self._ask(rows.population // self._questions)
-        self._check_weighting(weights is not None, groups is not None)
+        for given, what, words in ((groups, "persons", "groups"), (weights, "weights", "weights")):
+            if given is not None and not getattr(capabilities_of(self.solver), what):
+                raise InvalidInputError(
+                    f"Expected a solver in {solvers_with(**{what: True})} with {words}, got {self.solver!r}."
+                )
         shape, once = (rows.population, X.shape[1]), ask.ledger is None
         task = self._task(shape, ask, public, groups is not None, weights is not None, once)
         self.n_iter_ = self._run(task, rows, ask)
@@ -331,8 +324,10 @@ class LinearModel(LinearParameters, Coefficients):
         """Return the task for this number of records, or of persons where these are known, and of columns."""
         problem = self._problem(shape, ask, grouped)
         problem = replace(problem, weighted=weighted, once=once and problem.rows == 1)
-        solver = make_solver(self._solver_name(grouped), problem, self._options(problem))
-        paper = None
+        given = check_mapping("solver_options", self.solver_options)
+        own = {"n_nonzero_coefs": self._sparsity(problem), "max_iter": self.max_iter}
+        options = Options.of(given, **own, random_state=self.random_state)
+        solver, paper = make_solver(self._solver_name(grouped), problem, options), None
         if check_noise(self.noise):
             solver, paper = literature("linear", "published_solver")(
                 self.noise, self.solver, solver, problem, ask
@@ -431,32 +426,14 @@ class LinearModel(LinearParameters, Coefficients):
         plain = plain or (name == "quantile" and (grouped or support))
         return self.person_default if plain and self.solver == "auto" else self.solver
 
-    def _check_weighting(self, weighted: bool, grouped: bool) -> None:
-        able = capabilities_of(self.solver)
-        if (grouped and not able.persons) or (weighted and not able.weights):
-            what = "persons" if grouped else "weights"
-            raise InvalidInputError(
-                f"Expected a solver in {solvers_with(**{what: True})} with "
-                f"{'groups' if grouped else 'weights'}, got {self.solver!r}."
-            )
-
-    def _options(self, problem: Problem) -> Options:
-        given = check_mapping("solver_options", self.solver_options)
-        own = {"n_nonzero_coefs": self._sparsity(problem), "max_iter": self.max_iter}
-        return Options.of(given, **own, random_state=self.random_state)
-
-    def _weights(self, declared: Any, X: Any, by_class: Floats | None = None) -> Floats | None:
-        """Return the weight of each record, at most one, or None where all are one."""
+    def _weights(self, declared: Any, X: Any, other: Floats | None) -> tuple[Floats | None, tuple[str, ...]]:
+        """Return the weight of each record, at most one (None where all are one), and the report's line."""
         if declared is None:
-            return by_class
-        own = record_weights(declared, X, declared_bound(self, "weight_bound"))
-        return own if by_class is None else own * by_class
-
-    def _weight_facts(self, sample_weight: Any) -> tuple[str, ...]:
-        if sample_weight is None:
-            return ()
+            return other, ()
         bound = declared_bound(self, "weight_bound")
-        return (bound_fact("weight_bound", bound, self.weight_bound, "sample weights are clipped to it"),)
+        own = record_weights(declared, X, bound)
+        fact = bound_fact("weight_bound", bound, self.weight_bound, "sample weights are clipped to it")
+        return own if other is None else own * other, (fact,)
 
     def _target_bound(self) -> float:
         return 1.0
@@ -497,8 +474,8 @@ class ClassifierBase(MarginClassifier, LinearModel):
         weights = class_weights(self.class_weight, self.classes_)
         by_class = None if weights is None else look_up(weights, codes)
         by_class = by_class if tabled is None else tabled if by_class is None else by_class * tabled
-        rows = self._weights(sample_weight, X, by_class)
-        return self._fit(X, targets, (public, *self._weight_facts(sample_weight)), rows, groups)
+        found, facts = self._weights(sample_weight, X, by_class)
+        return self._fit(X, targets, (public, *facts), found, groups)
 
     def _target_fact(self) -> str:
         _, self.classes_, public = encoded_labels(self, np.asarray(self.classes))
@@ -522,8 +499,8 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         tabled = self._table_weights(X, y, sample_weight)
         X, y, groups = self._read_table(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
-        rows, public = self._weights(sample_weight, X, tabled), self._weight_facts(sample_weight)
-        return self._fit(X, self._targets_of(y), (self._target_fact(), *public), rows, groups)
+        weights, facts = self._weights(sample_weight, X, tabled)
+        return self._fit(X, self._targets_of(y), (self._target_fact(), *facts), weights, groups)
 
     def _targets_of(self, y: Any) -> Any:
         """Return the targets as the loss sees them: from the middle of their bounds, and clipped."""

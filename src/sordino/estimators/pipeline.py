@@ -93,6 +93,18 @@ def _row(rows: Any, i: int) -> Any:
     return rows.iloc[i : i + 1] if hasattr(rows, "iloc") else rows[i : i + 1]
 
 
+def final_step(model: Any) -> Any:
+    """Return the step that predicts: the last one of a pipeline."""
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def schema_of(model: Any) -> Schema | None:
+    """Return the schema of the tables that a model takes; None where it takes rows."""
+    model = getattr(model, "best_estimator_", model)
+    found = getattr(model.steps[0][1] if isinstance(model, Pipeline) else model, "schema", None)
+    return found if isinstance(found, Schema) else None
+
+
 # ------- Steps of scikit-learn beside private ones: which of them read all records, and what to use instead
 
 STATELESS = (

@@ -24,6 +24,7 @@ from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, declared_bo
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators import pipeline
 from sordino.estimators.metrics import METRICS, MetricRow, ScoreLimits, find_metric, judge
+from sordino.estimators.pipeline import final_step, schema_of
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
@@ -56,16 +57,9 @@ class Candidates:
     assume_public: Sequence[str] = ()
 
     @property
-    def final(self) -> Any:
-        """The step that predicts."""
-        return self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
-
-    @property
     def schema(self) -> Schema | None:
         """The schema of the tables it takes; None where it takes rows."""
-        first = self.estimator.steps[0][1] if isinstance(self.estimator, Pipeline) else self.estimator
-        found = getattr(first, "schema", None)
-        return found if isinstance(found, Schema) else None
+        return schema_of(self.estimator)
 
     @property
     def weighs(self) -> bool:
@@ -92,7 +86,7 @@ class Candidates:
     def check(self) -> None:
         """Refuse what has no private step, cannot predict, or reads the records without paying."""
         paid = [step for _, step in paid_steps("", self.estimator)]
-        if not hasattr(self.final, "predict") or not paid:
+        if not hasattr(final_step(self.estimator), "predict") or not paid:
             raise UnsupportedError(
                 "PrivateSearchCV needs a private classifier or regressor with an epsilon that it can set, or "
                 f"a pipeline with one at its end, got a {type(self.estimator).__name__}."
@@ -113,7 +107,7 @@ class Candidates:
         """
         found: dict[Any, list[dict[str, Any]]] = {}
         for number, params in enumerate(grid):
-            final = Candidates(self._set(params)).final
+            final = final_step(self._set(params))
             shared: tuple[str, ...] = () if persons else getattr(final, "shared_params", tuple)()
             names = {f"{self._prefix}{name}" for name in shared}
             rest = frozenset((name, id(value)) for name, value in params.items() if name not in names)
@@ -124,8 +118,8 @@ class Candidates:
         """Return the model of each setting of a family, from the one fit of all of them."""
         if len(family) == 1:
             return [model]
-        fit = Candidates(model).final
-        finals = [fit.member(Candidates(self._set(params)).final) for params in family]
+        fit = final_step(model)
+        finals = [fit.member(final_step(self._set(params))) for params in family]
         if not isinstance(model, Pipeline):
             return finals
         return [Pipeline([*model.steps[:-1], (model.steps[-1][0], final)]) for final in finals]
@@ -140,10 +134,10 @@ class Candidates:
 
     def _is_own(self, params: dict[str, Any]) -> bool:
         """Tell whether a setting changes nothing; no penalty and one of weight 0 are the same."""
-        own, penalties = self.estimator.get_params(), [_penalties(self.final)]
+        own, penalties = self.estimator.get_params(), [_penalties(final_step(self.estimator))]
         for name, value in params.items():
             if name == f"{self._prefix}alpha":
-                penalties.append(_penalties(Candidates(self._set(params)).final))
+                penalties.append(_penalties(final_step(self._set(params))))
             elif not (
                 own.get(name) is value or (isinstance(value, (int, float, str)) and own.get(name) == value)
             ):
@@ -166,7 +160,7 @@ class Candidates:
         """Return a fresh model for all settings of a family, with a trial's budget, told all labels."""
         model = self._set(family[0])
         if len(family) > 1:
-            Candidates(model).final.widened([Candidates(self._set(params)).final for params in family])
+            final_step(model).widened([final_step(self._set(params)) for params in family])
         if any(getattr(part, "memory", None) is not None for part in (model, *model.get_params().values())):
             raise UnsupportedError(
                 "A pipeline with memory= keeps rows on disk, and gives a second trial the answers of the "
@@ -188,9 +182,10 @@ class Candidates:
         """Return what ``fit`` is told of the owners of rows; refuse a model that cannot protect them."""
         if owners is None or (self.schema is not None and self.schema.person is not None):
             return {}
-        if "groups" not in inspect.signature(self.final.fit).parameters:
+        final = final_step(self.estimator)
+        if "groups" not in inspect.signature(final.fit).parameters:
             raise InvalidInputError(
-                f"{type(self.final).__name__} cannot protect persons. Choose another model, or leave groups "
+                f"{type(final).__name__} cannot protect persons. Choose another model, or leave groups "
                 "out if a record is all of a person."
             )
         return {f"{self._prefix}groups": owners}
@@ -213,7 +208,7 @@ class Candidates:
 
     def open_classes(self, params: dict[str, Any]) -> bool:
         """Tell whether nobody declared the classes of a candidate."""
-        return self._open(Candidates(self._set(params)).final.get_params(deep=False))
+        return self._open(final_step(self._set(params)).get_params(deep=False))
 
     def report(self, model: Any) -> Any:
         """Return the guarantee of a fitted candidate."""
@@ -575,7 +570,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         if targets.shape != (n,):
             raise InvalidInputError(f"Expected one target per row, {n} of them, got shape {targets.shape}.")
         if classifier:
-            encode_labels(targets, getattr(candidates.final, "classes", None))
+            encode_labels(targets, getattr(final_step(candidates.estimator), "classes", None))
             return targets
         return refusing(lambda: as_numbers(targets), None, targets)
 
@@ -597,7 +592,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             raise UnsupportedError(f"scoring={self.scoring!r} needs an estimator with predict_proba.")
         target = None if candidates.schema is None else candidates.schema.target
         if classifier:
-            declared = getattr(candidates.final, "classes", None) if target is None else target.levels
+            declared = target.levels if target else getattr(final_step(self.estimator), "classes", None)
             return Scorer(row, ScoreLimits(classes=2 if declared is None else len(declared)), sign)
         if self.target_bound is None and target is not None and None not in (target.low, target.high):
             reach = (float(target.high) - float(target.low)) / 2.0  # type: ignore[arg-type]
