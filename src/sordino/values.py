@@ -6,8 +6,9 @@ Every room may import it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from html import escape
 from numbers import Integral, Real
 from typing import Any
 
@@ -150,6 +151,14 @@ def at_most(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> str
 def at_least(value: float, digits: int = 4) -> str:
     """Return what is left of a bound, rounded down: to nearest it could be more than there is."""
     return at_most(value, digits, ROUND_FLOOR)
+
+
+def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]], caption: str = "") -> str:
+    """Return a table that a notebook shows; every text is escaped."""
+    top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    title = f"<caption>{escape(caption)}</caption>" * bool(caption)
+    return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 # Our own words for what scikit-learn and NumPy refuse: their messages quote the data, ours never do.

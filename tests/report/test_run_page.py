@@ -63,8 +63,8 @@ def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
 
     _, found = booking_of(booked.privacy_, booked.ledger, "ward 7")
     ((before, after),) = found.parts
-    assert 0 < before.fraction < after.fraction < found.now.fraction
-    assert found.now.fraction == pytest.approx(booked.ledger.spent("ward 7").fraction)
+    assert 0 < before.fraction < after.fraction < found.history.now.fraction
+    assert found.history.now.fraction == pytest.approx(booked.ledger.spent("ward 7").fraction)
     assert before.epsilon_left > after.epsilon_left
     other = sordino.mean(rows()[0], epsilon=0.3, delta=1e-6).privacy
     assert "no reservation" in booking_of(other, booked.ledger, "ward 7")[1]

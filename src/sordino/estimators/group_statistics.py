@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from sordino.solvers import statistic
 from sordino.solvers.heavy.ranks import Cells
 from sordino.tables.columns import Column, Flag
 from sordino.tables.values import codes_of, flag_of, flags_of, frame_of, level_text, plain
-from sordino.values import check_count, check_flag, check_mapping, refuse_unreadable
+from sordino.values import check_count, check_flag, check_mapping, html_table, refuse_unreadable
 
 MOST_CELLS = 1_000_000
 _FLOATING = re.compile(r"(torch\.)?(b?float|double|half)", re.IGNORECASE)
@@ -341,13 +340,9 @@ class PrivateTable:
         return axes
 
     def _repr_html_(self) -> str:
-        heads = "".join(f"<th>{escape(str(h))}</th>" for h in (*self.keys, self.statistic, "low", "high"))
         rows = [[f"{x:.6g}" if isinstance(x, float) else str(x) for x in r.values()] for r in self.records()]
-        body = "".join("<tr>" + "".join(f"<td>{escape(x)}</td>" for x in row) + "</tr>" for row in rows)
         caption = f"{self.confidence:.0%} intervals; epsilon = {at_most(self.privacy.epsilon)}"
-        return (
-            f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        return html_table((*self.keys, self.statistic, "low", "high"), rows, caption)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,7 +38,7 @@ from sordino.ledger.records import Dataset, Entry, Status, damage_error, encode_
 from sordino.ledger.sqlite import SQLiteStore
 from sordino.ledger.store import Store, from_json, to_json
 from sordino.ledger.team import Terms, fingerprint, read_terms, use_approval, write_approval, write_terms
-from sordino.values import at_least, check_number
+from sordino.values import at_least, check_number, html_table
 
 # -------------------------------------- A reservation in the hands of whoever is about to release something
 
@@ -854,12 +853,9 @@ class Ledger:
             account = self.account(one)
             policy, spent, left = account.policy, spent_of(account), remaining_of(account)
             budget = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
-            cells = (*budget, f"{spent.fraction:.1%}", at_least(left.epsilon))
-            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+            rows.append((*budget, f"{spent.fraction:.1%}", at_least(left.epsilon)))
         titles = ("data set", "epsilon", "delta", "per", "spent", "one more plan may cost epsilon")
-        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return html_table(titles, rows)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store.label!r})"

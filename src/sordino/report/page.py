@@ -6,57 +6,42 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader
 
 import sordino
 from sordino.accounting.trade_off import trade_off, worst_trade_off
 from sordino.errors import LedgerCorruptError, SordinoError
-from sordino.kernel.events import Relation, compose_events
-from sordino.ledger import Entry, Ledger
+from sordino.kernel.events import compose_events
+from sordino.ledger import BudgetPolicy, Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
 from sordino.ledger.ledger import booked_for, remaining_of
 from sordino.ledger.records import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
-from sordino.runs.report import Status, guess, percent
-from sordino.values import at_least, at_most
+from sordino.runs.report import Status, guess, percent, templates_of
 
 
 def render_page(template: str, **values: Any) -> str:
     """Return a page from one of this room's templates; every value is escaped."""
-    return _templates().get_template(template).render(**values)
-
-
-@lru_cache(maxsize=1)
-def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("sordino.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["short"] = lambda value: f"{value:.4g}"
-    environment.filters |= {"at_most": at_most, "at_least": at_least}
-    environment.filters["share"] = lambda value: f"{100 * value:.1f} %"
-    environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
-    return environment
+    return str(templates_of("sordino.report").get_template(template).render(**values))
 
 
 # -------------------------------- The budget of a data set before and after a run, replayed from the ledger
 
 
 _PURE = 1e-10  # where the curve of a budget without a delta is computed most finely
+_POINTS = 300  # of the path of a staircase
 
 
 @dataclass(frozen=True)
 class Step:
-    """An account after a reservation, and who made it."""
+    """An account after a reservation, who made it, and its part of the budget."""
 
     entry: Entry | None
     person: str
     account: Account
+    part: float = 0.0
 
     @property
     def fraction(self) -> float:
@@ -76,14 +61,10 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """Every reservation of a data set with its account; in basic mode (``adds_up``) certificates add up."""
+    """Every reservation of a data set with its account."""
 
     dataset_id: str
-    epsilon: float
-    delta: float
-    unit: str
-    relation: str
-    adds_up: bool
+    policy: BudgetPolicy
     steps: tuple[Step, ...]
     ran: tuple[str, str] = ("", "9")  # reservations of other times are those of other runs
 
@@ -94,10 +75,29 @@ class History:
         account = Account.opened(policy)
         steps = [Step(None, "", account)]
         for entry in ledger.history(dataset_id):
-            account = account.book(entry.charge)
-            steps.append(Step(entry, people.get(entry.sequence, ""), account))
-        facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
-        return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
+            before, account = account, account.book(entry.charge)
+            person, part = people.get(entry.sequence, ""), account.fraction - before.fraction
+            steps.append(Step(entry, person, account, part))
+        return cls(dataset_id, policy, tuple(steps))
+
+    @property
+    def now(self) -> Step:
+        """The account after all of them."""
+        return self.steps[-1]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether certificates add up plainly, as in basic mode."""
+        return self.now.account.mode is FilterMode.BASIC
+
+    @property
+    def path(self) -> str:
+        """The spending over time as the path of a staircase in a box of 1000 x 100."""
+        times = [datetime.fromisoformat(s.entry.reserved_at).timestamp() for s in self.steps if s.entry]
+        start, width = times[0], max(times[-1] - times[0], 1.0)
+        points = [(940 * (t - start) / width, 100 - 100 * s.share) for t, s in zip(times, self.steps[1:])]
+        kept = [*points[:: max(1, len(points) // _POINTS)], points[-1]]
+        return "M0,100" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in kept) + "H1000"
 
     def bets(self) -> tuple[str, str]:
         """How many bets on one unit are won with everything booked, and with all that can ever be booked.
@@ -105,11 +105,11 @@ class History:
         The first is that of all events together: proven where no event was chosen after looking at what came
         before. The second is that of the budget, which the filter keeps however plans were chosen.
         """
-        limit = worst_trade_off(self.epsilon, self.delta)
+        epsilon, delta, relation = self.policy.epsilon, self.policy.delta, self.policy.relation
         entries = [step.entry for step in self.steps if step.entry]
         event = compose_events([e.event for e in entries if e.status is not Ended.RETURNED])
-        relation = Relation.parse(self.relation)
-        return percent(guess(trade_off(event, self.delta or _PURE, relation))), percent(guess(limit))
+        curves = trade_off(event, delta or _PURE, relation), worst_trade_off(epsilon, delta)
+        return percent(guess(curves[0])), percent(guess(curves[1]))
 
     def of_the_run(self) -> list[Entry]:
         """Return the reservations from the time of the run."""
@@ -120,7 +120,7 @@ class History:
 
 @dataclass(frozen=True)
 class Booking:
-    """The account just before and just after each reservation of a run, and now.
+    """The account just before and just after each reservation of a run.
 
     Of equal reservations nothing may say which belong to the run: then ``parts`` has all of them, and only
     ``among`` of these do. The ``model`` is "known" to the ledger as the one that was released, "another" is,
@@ -129,7 +129,6 @@ class Booking:
 
     history: History
     parts: tuple[tuple[Step, Step], ...]
-    now: Step
     among: int = 0
     place: str = ""
     model: str | None = None
@@ -227,7 +226,7 @@ def booking_of(
         return report, f"The ledger is damaged: {error}"
     except SordinoError as error:
         return report, f"The ledger could not be read ({type(error).__name__})."
-    own = history.unit, history.relation
+    own = history.policy.unit, history.policy.relation.value
     if own != (report.unit, report.relation.value):
         said = f"one {report.unit} ({report.relation.value})"
         return report, f"The ledger has a budget that protects one {own[0]} ({own[1]}), the file says {said}."
@@ -249,7 +248,7 @@ def booking_of(
     parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
     among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
     model = None if digest is None else "known" if run else "another" if is_other else "unknown"
-    booking = Booking(history, parts, history.steps[-1], among, place, model, file, receipt)
+    booking = Booking(history, parts, among, place, model, file, receipt)
     return booking.confirm(report, book), booking
 
 
@@ -257,8 +256,6 @@ def booking_of(
 
 SHOWN = 40
 """So many data sets have a section of their own, and so many reservations a line."""
-_POINTS = 300
-NOBODY = "not written down"
 
 
 def write_ledger_report(
@@ -285,63 +282,18 @@ def write_ledger_report(
 def ledger_html(ledger: Ledger, *, dataset_id: str | None = None, title: str | None = None) -> str:
     """Return the page of :func:`write_ledger_report` as text."""
     names = ledger.datasets() if dataset_id is None else [dataset_id]
-    accounts = [_account(History.read(ledger, name)) for name in names]
-    # for each person the data sets and the part of each budget, those with most first
-    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    accounts = [History.read(ledger, name) for name in names]
+    # For each person the part of each budget; who has most comes first.
+    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for account in accounts:
-        for person, part in account["people"].items():
-            found[person].append((account["history"].dataset_id, part))
+        for step in account.steps[1:]:
+            found[step.person or "not written down"][account.dataset_id] += step.part
     return render_page(
         "ledger.html",
         title=title or "Privacy budgets",
         accounts=accounts,
-        detailed=accounts[:SHOWN],
-        people=sorted(found.items(), key=lambda item: -sum(part for _, part in item[1])),
+        shown=SHOWN,
+        people=sorted(found.items(), key=lambda item: -sum(item[1].values())),
         when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=sordino.__version__,
     )
-
-
-def _account(history: History) -> dict[str, Any]:
-    """Return one data set as the page shows it."""
-    lines: list[dict[str, Any]] = [
-        {
-            "number": step.entry.sequence,
-            "when": step.entry.reserved_at[:16].replace("T", " "),
-            "person": step.person or NOBODY,
-            "description": step.entry.description or "no description",
-            "status": step.entry.status.value,
-            "epsilon": step.entry.epsilon,
-            "part": step.fraction - before.fraction,
-        }
-        for before, step in pairwise(history.steps)
-        if step.entry is not None
-    ]
-    people: dict[str, float] = defaultdict(float)
-    for line in lines:
-        people[line["person"]] += line["part"]
-    last = history.steps[-1]
-    return {
-        "history": history,
-        "spent": last.fraction,
-        "share": last.share,
-        "epsilon_left": last.epsilon_left,
-        "people": people,
-        "lines": lines[::-1][:SHOWN],
-        "left_out": max(0, len(lines) - SHOWN),
-        "path": _path(history.steps),
-        "first": lines[0]["when"] if lines else "",
-        "last": lines[-1]["when"] if lines else "",
-    }
-
-
-def _path(steps: tuple[Step, ...]) -> str:
-    """Return the spending over time as the path of a staircase in a box of 1000 x 100."""
-    times = [datetime.fromisoformat(s.entry.reserved_at).timestamp() for s in steps if s.entry]
-    if not times:
-        return ""
-    start, width = times[0], max(times[-1] - times[0], 1.0)
-    points = [(940 * (t - start) / width, 100 - 100 * s.share) for t, s in zip(times, steps[1:], strict=True)]
-    every = max(1, len(points) // _POINTS)
-    kept = [*points[::every], points[-1]]
-    return "M0,100" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in kept) + "H1000"

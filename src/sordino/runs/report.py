@@ -23,6 +23,7 @@ from sordino.kernel.mechanism import OnGrid
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.kernel.plan import Plan, Release
 from sordino.ledger.account import exact, exact_sum
+from sordino.values import at_least
 from sordino.values import at_most as at_most
 
 _PLACES = "order of the records, which are cut into parts by it: one that is left out leaves its place empty"
@@ -605,8 +606,12 @@ def templates_of(room: str) -> Any:
     """Return the templates of a room, which escape what they show."""
     from jinja2 import Environment, PackageLoader
 
-    environment = Environment(loader=PackageLoader(room), autoescape=True)
-    environment.filters |= {"short": _short, "at_most": at_most}
+    environment = Environment(
+        loader=PackageLoader(room), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"short": _short, "at_most": at_most, "at_least": at_least}
+    environment.filters["share"] = lambda value: f"{100 * value:.1f} %"
+    environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
     return environment
 
 

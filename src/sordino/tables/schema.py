@@ -9,7 +9,6 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from sordino.runs.report import LEARNED, each_once
 from sordino.tables.columns import KINDS, Blank, Column, Exposure, Ignored, Person, Target, Weight, refuse
 from sordino.tables.files import INDEXES, DataFile, replace_file, stored_kinds
 from sordino.tables.values import Frame, codes_of, factorise, frame_of, numbers_of, require_pandas
+from sordino.values import html_table
 
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
@@ -365,11 +365,8 @@ class Schema:
         return f"Schema({len(self.columns)} columns, {self.digest[:12]}{paid})"
 
     def _repr_html_(self) -> str:
-        facts = ((c.name, c.word, c.describe(), getattr(c, "source", "")) for c in self.columns)
-        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in facts)
-        heads = "".join(f"<th>{title}</th>" for title in ("column", "kind", "declares", "source"))
-        body = f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
-        return f"<table><caption>{escape(repr(self))}</caption>{body}</table>"
+        rows = [(c.name, c.word, c.describe(), getattr(c, "source", "")) for c in self.columns]
+        return html_table(("column", "kind", "declares", "source"), rows, repr(self))
 
 
 def _list_words(names: list[str]) -> str:
