@@ -13,7 +13,7 @@ from sordino.runs import PrivacyReport
 from sordino.tables.columns import Block, Number
 from sordino.tables.encoder import PairBlock
 from sordino.tables.shapes import dense_rows
-from sordino.tables.values import NO, YES, require_pandas
+from sordino.tables.values import NO, YES, number_of, require_pandas
 
 _CLASSIFIERS = ("LogisticRegression", "SparseLogisticRegression", "LinearClassifier")
 _MODELS = (*_CLASSIFIERS, "LinearRegression", "SparseLinearRegression", "PCA")
@@ -53,7 +53,8 @@ def to_onnx(model: Any, *, tables: bool = False) -> Any:
     clip = _clipping(onnx, width, float(model.data_norm_), graph)
     merged = onnx.compose.merge_models(clip, graph, io_map=[("clipped_rows", "clipped")])
     if tables:
-        table = _TableGraph(onnx).encode(model).close(graph)
+        versions = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 1)]
+        table = _TableGraph(onnx, "table").encode(model).close("encoded_rows", None, graph, versions)
         merged = onnx.compose.merge_models(table, merged, io_map=[("encoded_rows", "rows")])
     copy = PrivacyReport.from_dict(model.privacy_.to_dict())
     facts = {"privacy": copy.to_json()} | ({"columns": json.dumps(names)} if names else {})
@@ -94,45 +95,51 @@ def _bound_numbers(onnx: Any, body: Any, means: str, low: float, high: float) ->
 
 def _clipping(onnx: Any, features: int, bound: float, graph: Any) -> Any:
     """Return the graph ``rows * bound / max(bound, |rows|)``, in the versions of the other graph."""
-    make, kind = onnx.helper, onnx.TensorProto.FLOAT
-    constants = [
-        onnx.numpy_helper.from_array(np.array([[bound]], dtype=np.float32), "data_norm"),
-        onnx.numpy_helper.from_array(np.array([1], dtype=np.int64), "columns"),
-    ]
     version = next(o.version for o in graph.opset_import if o.domain == "")
     axis: dict[str, Any] = {} if version >= 18 else {"axes": [1]}  # an input since 18, a setting before
-    nodes = [
-        make.make_node("ReduceL2", ["rows"] if axis else ["rows", "columns"], ["norms"], keepdims=1, **axis),
-        make.make_node("Max", ["norms", "data_norm"], ["lengths"]),
-        make.make_node("Div", ["data_norm", "lengths"], ["factors"]),
-        make.make_node("Mul", ["rows", "factors"], ["clipped_rows"]),
-    ]
-    rows = make.make_tensor_value_info("rows", kind, [None, features])
-    clipped = make.make_tensor_value_info("clipped_rows", kind, [None, features])
-    body = make.make_graph(nodes, "clip", [rows], [clipped], constants)
-    return make.make_model(body, ir_version=graph.ir_version, opset_imports=list(graph.opset_import))
+    own = _Graph(onnx, "clip")
+    rows = own.input("rows", onnx.TensorProto.FLOAT, features)
+    norms = own.add("ReduceL2", rows, *([] if axis else [[1]]), keepdims=1, **axis)
+    own.add("Mul", rows, own.add("Div", [[bound]], own.add("Max", norms, [[bound]])), to="clipped_rows")
+    return own.close("clipped_rows", features, graph, list(graph.opset_import))
 
 
-class _TableGraph:
-    """The nodes that encode a table: a number by hats between knots, a text by the rows of its level."""
+class _Graph:
+    """A graph of this name that is made node by node."""
 
-    def __init__(self, onnx: Any) -> None:
-        self.onnx = onnx
+    def __init__(self, onnx: Any, name: str) -> None:
+        self.onnx, self.name = onnx, name
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
 
-    def add(self, kind: str, *inputs: Any, **settings: Any) -> str:
+    def add(self, kind: str, *inputs: Any, to: str = "", **settings: Any) -> str:
         """Add a node, whose inputs are names or constants, and return the name of its output."""
-        names = [one if isinstance(one, str) else self._constant(one) for one in inputs]
-        self.nodes.append(self.onnx.helper.make_node(kind, names, [f"t{len(self.nodes)}"], **settings))
-        return f"t{len(self.nodes) - 1}"
+        names, to = [], to or f"{self.name}{len(self.nodes)}"
+        for one in inputs:
+            if not isinstance(one, str):
+                array, name = np.asarray(one), f"{self.name}c{len(self.constants)}"
+                array = array.astype(np.float32) if array.dtype.kind == "f" else array
+                self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+            names.append(one if isinstance(one, str) else name)
+        self.nodes.append(self.onnx.helper.make_node(kind, names, [to], **settings))
+        return to
 
-    def _constant(self, value: Any) -> str:
-        array = np.asarray(value)
-        array = array.astype(np.float32) if array.dtype.kind == "f" else array
-        self.constants.append(self.onnx.numpy_helper.from_array(array, f"c{len(self.constants)}"))
-        return f"c{len(self.constants) - 1}"
+    def input(self, name: str, kind: Any, width: int = 1) -> str:
+        """Add an input with so many columns and return its name."""
+        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, [None, width]))
+        return name
+
+    def close(self, output: str, width: int | None, like: Any, versions: list[Any]) -> Any:
+        """Return a model with this output, which goes before another one."""
+        make = self.onnx.helper
+        rows = make.make_tensor_value_info(output, self.onnx.TensorProto.FLOAT, [None, width])
+        body = make.make_graph(self.nodes, self.name, self.inputs, [rows], self.constants)
+        return make.make_model(body, ir_version=like.ir_version, opset_imports=versions)
+
+
+class _TableGraph(_Graph):
+    """The nodes that encode a table: a number by hats between knots, a text by the rows of its level."""
 
     def encode(self, model: Any) -> _TableGraph:
         """Add the columns of a model's table, and join their encoded rows."""
@@ -154,18 +161,14 @@ class _TableGraph:
             read = self._number if isinstance(column, Number) else self._text
             row, brought[block.name] = read(column, block, encoder.schema_.markers)
             rows.append(row)
-        self.nodes.append(self.onnx.helper.make_node("Concat", rows, ["encoded_rows"], axis=1))
+        self.add("Concat", *rows, to="encoded_rows", axis=1)
         return self
-
-    def _input(self, name: str, kind: Any) -> str:
-        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, [None, 1]))
-        return name
 
     def _number(self, column: Number, block: Block, markers: Any) -> tuple[str, str]:
         """Interpolate between the encoded rows of knots, which are those of effects: pairs may bend there."""
-        value = self._input(column.name, self.onnx.TensorProto.FLOAT)
+        value = self.input(column.name, self.onnx.TensorProto.FLOAT)
         gap = self.add("IsNaN", value)
-        for marker in _finite(markers):
+        for marker in filter(np.isfinite, map(number_of, markers)):
             gap = self.add("Or", gap, self.add("Equal", value, marker))
         named, (low, high) = isinstance(column.missing, str), column.ends
         value = self.add("Where", gap, low if named else float(column.missing), value)
@@ -192,27 +195,12 @@ class _TableGraph:
         keys = list(dict.fromkeys((*(words if column.word == "flag" else column.levels), *markers, "")))
         positions = block.read(require_pandas().Series([*keys, "\0"], dtype=object))
         code = self.add(
-            "LabelEncoder", self._input(column.name, self.onnx.TensorProto.STRING), domain="ai.onnx.ml",
+            "LabelEncoder", self.input(column.name, self.onnx.TensorProto.STRING), domain="ai.onnx.ml",
             classes_strings=keys, default_int64=len(keys),
         )  # fmt: skip
         code = self.add("Squeeze", code, [1])
         regular, brought = (self.add("Gather", table, code, axis=0) for table in _encode(block, positions))
         return regular, brought
-
-    def close(self, graph: Any) -> Any:
-        """Return a model, in the versions of the graph that follows."""
-        make, kind = self.onnx.helper, self.onnx.TensorProto.FLOAT
-        rows = make.make_tensor_value_info("encoded_rows", kind, [None, None])
-        body = make.make_graph(self.nodes, "table", self.inputs, [rows], self.constants)
-        return make.make_model(
-            body, ir_version=graph.ir_version,
-            opset_imports=[make.make_opsetid("", 18), make.make_opsetid("ai.onnx.ml", 1)],
-        )  # fmt: skip
-
-
-def _finite(markers: Any) -> list[float]:
-    found = require_pandas().to_numeric(list(markers), errors="coerce")
-    return [float(value) for value in found if np.isfinite(value)]
 
 
 def _encode(block: Block, positions: Any) -> tuple[Any, Any]:
