@@ -234,7 +234,7 @@ def intervals(
     from sordino.report.run_page import interval_words
     from sordino.saving.files import about, model_digest
 
-    begun = run_of("intervals", data)
+    begun = run_of(data)
     asked = shared.take_budget(how)
     fitted, file = sordino.load(model), shared.data_file(data, how)
     rows = for_model(file, fitted, judge=True, target=target)

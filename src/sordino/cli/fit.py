@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import tempfile
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -105,12 +104,11 @@ def fit(data: str, **chosen: Any) -> None:
     """
     from sordino.cli.rows import memory_for_rows
 
-    delivery = Delivery.begin("fit", data, chosen)
-    memory = memory_for_rows(chosen.pop("memory"))
+    begun, memory = run_of(data), memory_for_rows(chosen["memory"])
     budget = shared.take_budget(chosen)
     rows, model = _prepare(shared.data_file(data, chosen), chosen, budget, memory)
     model.fit(rows.X, rows.y, groups=rows.groups)
-    delivery.end(model, budget)
+    deliver(model, begun, chosen, budget)
 
 
 @click.command()
@@ -148,7 +146,7 @@ def tune(
 
     from sordino import PrivateSearchCV
 
-    delivery, budget = Delivery.begin("tune", data, chosen), shared.take_budget(chosen)
+    begun, budget = run_of(data), shared.take_budget(chosen)
     terms = {**budget, "ledger": None, "dataset_id": None}
     rows, model = _prepare(shared.data_file(data, chosen), chosen, terms)
     params = {}
@@ -165,7 +163,7 @@ def tune(
     search.fit(rows.X, rows.y, groups=rows.groups)
     found = {"chosen": shared.plain(search.best_params_), "metric": metric}
     found |= {"noisy score": search.best_score_, "score at 95 %": [*search.best_score_interval_]}
-    delivery.end(search.best_estimator_, budget, shown=search, **found)
+    deliver(search.best_estimator_, begun, chosen, budget, shown=search, **found)
 
 
 def _count_protected(rows: Any, schema: Any) -> tuple[int, str]:
@@ -216,52 +214,43 @@ def _classes(text: str, file: Any, schema: Any, target: str | None) -> list[Any]
     return list(labels)
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """Where a model that is paid for goes, and what its file and its page say of the run."""
+def deliver(
+    model: Any, run: dict[str, Any], asked: dict[str, Any], budget: dict[str, Any], shown: Any = None,
+    **found: Any,
+) -> None:  # fmt: skip
+    """Save a model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
+    from sordino.saving.files import model_digest
 
-    output: Path
-    report: Path | None
-    run: dict[str, Any]
-
-    @classmethod
-    def begin(cls, command: str, data: str, chosen: dict[str, Any]) -> Delivery:
-        """Take the options of the result out of ``chosen``."""
-        return cls(chosen.pop("output"), chosen.pop("report"), run_of(command, data))
-
-    def end(self, model: Any, budget: dict[str, Any], shown: Any = None, **found: Any) -> None:
-        """Save the model, print its guarantee, and write the page on it or on what it was ``shown`` by."""
-        from sordino.saving.files import model_digest
-
-        report = model.privacy_
-        run = finished_run(self.run, report) | found
-        output = _save(model, self.output, run)
-        if shared.wants_json():
-            facts = {"model": type(model).__name__, "output": output, "run": run}
-            shared.document({**facts, "privacy": report.to_dict()})
-        else:
-            on = f" on {run['rows']} record{'s' * (run['rows'] != 1)}" if "rows" in run else ""
-            click.echo(f"{type(model).__name__}{on}: {shared.guarantee(report)}.\n{report.guarantee}")
-            shared.tell_schema_price(report)
-            if "chosen" in found:
-                low, high = found["score at 95 %"]
-                click.echo(f"chosen: {found['chosen']}")
-                score = f"noisy score ({found['metric']}): {found['noisy score']:.4g}"
-                click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
-            shared.tell_budget(budget)
-            following = shared.command_line("inspect", output, ledger=budget["ledger"])
-            click.echo(f"Saved to {output}, digest {model_digest(model)[:16]}. Next: {following}")
-        if self.report is not None:
-            write_page(model if shown is None else shown, self.report, run, ledger=budget["ledger"])
+    report = model.privacy_
+    run = finished_run(run, report) | found
+    output = _save(model, asked["output"], run)
+    if shared.wants_json():
+        facts = {"model": type(model).__name__, "output": output, "run": run}
+        shared.document({**facts, "privacy": report.to_dict()})
+    else:
+        on = f" on {run['rows']} record{'s' * (run['rows'] != 1)}" if "rows" in run else ""
+        click.echo(f"{type(model).__name__}{on}: {shared.guarantee(report)}.\n{report.guarantee}")
+        shared.tell_schema_price(report)
+        if "chosen" in found:
+            low, high = found["score at 95 %"]
+            click.echo(f"chosen: {found['chosen']}")
+            score = f"noisy score ({found['metric']}): {found['noisy score']:.4g}"
+            click.echo(f"{score}, 95 % interval {low:.4g} to {high:.4g}")
+        shared.tell_budget(budget)
+        following = shared.command_line("inspect", output, ledger=budget["ledger"])
+        click.echo(f"Saved to {output}, digest {model_digest(model)[:16]}. Next: {following}")
+    if asked["report"] is not None:
+        write_page(model if shown is None else shown, asked["report"], run, ledger=budget["ledger"])
 
 
-def run_of(command: str, data: str) -> dict[str, Any]:
+def run_of(data: str) -> dict[str, Any]:
     """Return what is said of a run that begins: its command and settings, who asks, of which file, when."""
     from sordino.ledger.address import person
 
-    said = shared.read_settings(click.get_current_context())
+    context = click.get_current_context()
+    said = shared.read_settings(context)
     return {
-        "command": command,
+        "command": context.info_name,
         "settings": {key: value for key, value in said.items() if key not in SIGNED},
         "signed": {key: said[key] for key in SIGNED if key in said},
         "data": "standard input" if data == "-" else Path(data).name,
@@ -313,13 +302,13 @@ def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> N
     from sordino import PCA
     from sordino.cli.rows import read_schema, to_project
 
-    delivery = Delivery.begin("pca", data, chosen)
-    schema, budget = read_schema(chosen["schema"], True, data), shared.take_budget(chosen)
+    begun, schema = run_of(data), read_schema(chosen["schema"], True, data)
+    budget = shared.take_budget(chosen)
     params = {**budget, "data_norm": data_norm, "verbose": 1, **shared.parameters(chosen["given"], "--set")}
     shared.check_parameters(PCA, params)
     rows = to_project(shared.data_file(data, chosen), schema)
     model = PCA(components, **params, schema=schema).fit(rows.X, groups=rows.groups)
-    delivery.end(model, budget)
+    deliver(model, begun, chosen, budget)
 
 
 @click.command()

@@ -41,29 +41,25 @@ def stats(statistic: str, data: str, **chosen: Any) -> None:
 
     file, schema = shared.data_file(data, chosen), read_schema(chosen.pop("schema"))
     budget = shared.take_budget(chosen)
-    column, bounds, keys = chosen["column"], None, [*chosen["by"]]
-    if statistic in ("count", "histogram"):
-        keys += [] if column is None else [column]
-        measured = None
-    elif column is None:
-        raise click.UsageError(f"A {statistic} needs --column, a column of numbers.")
-    else:
-        measured, typed_bounds = column, shared.pair("--bounds", chosen["bounds"])
-        bounds = typed_bounds or _declared_column(schema, column, "bounds")
-    binned = column if statistic == "histogram" else None
-    if statistic == "histogram" and binned is None:
-        raise click.UsageError("A histogram needs --column and --edges.")
-    edges = {} if binned is None else {binned: shared.numbers("--edges", chosen["edges"])}
+    column, bounds, edges = chosen["column"], None, {}
+    keys = dict.fromkeys([*chosen["by"], *([column] if column and statistic == "count" else [])])
+    if column is None and statistic != "count":
+        what = "--column and --edges" if statistic == "histogram" else "--column, a column of numbers"
+        raise click.UsageError(f"A {statistic} needs {what}.")
+    if statistic == "histogram":
+        keys.pop(column, None)
+        edges = {column: shared.numbers("--edges", chosen["edges"])}
+    elif statistic != "count":
+        bounds = shared.pair("--bounds", chosen["bounds"]) or _declared_column(schema, column, "bounds")
     typed = shared.values(chosen["levels"], "--levels")
     levels = {
         key: _spell(key, typed[key]) if typed.get(key) else _declared_column(schema, key, "levels")
         for key in keys
-        if key != binned
     }
     q = [q for text in chosen["q"] for q in shared.numbers("--q", str(text))] or [0.25, 0.5, 0.75]
-    frame = _read(file, schema, [*levels], [*edges, *([] if measured is None else [measured])])
+    frame = _read(file, schema, [*levels], [*edges] if bounds is None else [column])
     asked = {"levels": levels, "edges": edges, "rows_per_person": chosen["rows_per_person"]}
-    table = _ask(statistic, frame, schema, measured, bounds, asked, q, budget)
+    table = _ask(statistic, frame, schema, column, bounds, asked, q, budget)
     shared.tell_budget(budget)
     _tell(table, bounds if statistic == "mean" else None)
 
@@ -114,7 +110,7 @@ def _read(file: Any, schema: Any, texts: list[str], measured: list[str]) -> Any:
 
 
 def _ask(
-    statistic: str, frame: Any, schema: Any, measured: str | None, bounds: Any, asked: dict[str, Any],
+    statistic: str, frame: Any, schema: Any, column: str, bounds: Any, asked: dict[str, Any],
     q: list[float], budget: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Ask the question; one plan, one reservation."""
@@ -127,9 +123,9 @@ def _ask(
     person = getattr(schema, "person", None)
     keys: dict[str, Any] = {name: frame[name] for name in (*asked["levels"], *asked["edges"])}
     found: Any = None
-    if measured is not None:
+    if bounds is not None:
         low, high = check_bounds(bounds) or (0.0, 0.0)
-        numbers = frame[measured].to_numpy(dtype=float)
+        numbers = frame[column].to_numpy(dtype=float)
         gaps = np.isnan(numbers)
         found = np.clip(np.where(gaps, low, numbers), low, high)
         if not keys:
@@ -141,7 +137,7 @@ def _ask(
         keys[first][gaps] = None
     owners = None if person is None else schema.persons(frame_of(frame))
     grouped = sordino.group_by(keys, **{**asked, "edges": asked["edges"] or None}, groups=owners)
-    if measured is None:
+    if bounds is None:
         return grouped.count(**budget)
     more = (q,) if statistic == "quantile" else ()
     return getattr(grouped, statistic)(found, *more, bounds=bounds, **budget)
