@@ -116,14 +116,25 @@ def _table(name: str, quick: bool) -> tables.Table:
 def _rows(
     name: str, world: Callable[[], World], parties: int, which: int, numbers: Mapping[str, float]
 ) -> Iterator[tables.Row]:
-    runs = _runs(name, world, parties, which)
+    runs, spread = _runs(name, world, parties, which), math.sqrt(parties)
     plain = tables.Runs(f"{name}/plain", lambda seed: {"value": 0.0}, {"by": "definition"})
+    key = f"{name}/{parties}"
+    printed: dict[str, tables.Runs] = {
+        f"{m}, pure": tables.Runs(
+            f"{key}/{m}, pure/paper",
+            partial(_add_laplace, world, which, parties, f),
+            {**_settings_of(which), "noise": "Laplace per coordinate"},
+        )
+        for m, f in _factors(parties).items()
+    }
+    printed["MPC Grad P"] = _paper(world, which, _DESCENT, f"{name}/MPC Grad P")
+    locally = Gradients(CLIP, 100, 1.0, spread)
+    printed["Local Grad P"] = _paper(world, which, locally, f"{key}/Local Grad P", 100)
     for method, sound in runs.items():
-        paper = _paper(name, world, which) if method == "MPC Grad P" else _printed_words(method)
-        cells = tables.by_mode(paper, sound, runs["MPC Grad P"], plain)
-        printed = numbers.get(name) if method == "MPC Grad P" else None
-        delta = 0.0 if method == "MPC Out P, pure" else DELTA
-        yield tables.Row(f"{name}, m = {parties:,}", method, EPSILON, delta, printed, cells)
+        cells = tables.by_mode(printed.get(method, _printed_words(method)), sound, runs["MPC Grad P"], plain)
+        number = numbers.get(name) if method == "MPC Grad P" else None
+        delta = 0.0 if method.endswith(", pure") else DELTA
+        yield tables.Row(f"{name}, m = {parties:,}", method, EPSILON, delta, number, cells)
     if parties < SIZES.get(name, 0) and name != "donor_pva":
         paper, sound = (
             tables.Runs(
@@ -137,14 +148,15 @@ def _rows(
         yield tables.Row(f"{name}, m = {parties:,}", "Local Obj P", EPSILON, DELTA, None, cells)
 
 
-@cache
 def _printed_words(method: str) -> str:
-    """Say what the printed noise certifies under replace-one; it is not run between parties."""
-    if method == "MPC Out P":
-        return f"Laplace noise per coordinate certifies {per_coordinate_laplace(122, EPSILON, DELTA):.3g}"
     if method == "Rajkumar, Agarwal":
         return f"epsilon is that of one iteration: 100 of them add up to {100 * EPSILON:g}"
-    return "a baseline; sound by itself"
+    return "Gaussian noise is ours"
+
+
+def _factors(parties: int) -> dict[str, float]:
+    """Return how much more noise than MPC Out P each release of minimisers has."""
+    return {"MPC Out P": 1.0, "Pathak et al.": float(parties), "Local Out P": math.sqrt(parties)}
 
 
 def _average_objectives(
@@ -164,20 +176,32 @@ def _average_objectives(
     return {"value": here.judge(total / parties)[which]}
 
 
-def _paper(name: str, world: Callable[[], World], which: int) -> tables.Runs:
+def _paper(world: Callable[[], World], which: int, solver: Any, key: str, steps: int = STEPS) -> tables.Runs:
     """Descend with the noise of the paper's table, which leaves out the logarithm of its formula."""
 
     def once(seed: int) -> tables.Outcome:
         here, ask, noise_of = world(), Ask(EPSILON, DELTA), partial(gradient_noise, table=True)
         found = tables.certify_printed(
-            ask, lambda r: _DESCENT.plan(replace(here.problem, relation=r)), noise_of
+            ask, lambda r: solver.plan(replace(here.problem, relation=r)), noise_of
         )
-        noise = noise_of(_DESCENT.plan(here.problem), ask)
+        noise = noise_of(solver.plan(here.problem), ask)
         with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
-            w = run(Task(_DESCENT, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
+            w = run(Task(solver, here.problem, "as printed", paper=noise), here.whole, ask).result
         return {"value": here.judge(w)[which], **found}
 
-    return tables.Runs(f"{name}/MPC Grad P/paper", once, _settings_of(which))
+    return tables.Runs(f"{key}/paper", once, _settings_of(which, steps))
+
+
+def _add_laplace(
+    world: Callable[[], World], which: int, parties: int, factor: float, seed: int
+) -> tables.Outcome:
+    """Add the Laplace noise of the paper's table, coordinate by coordinate, to the mean of all minimisers."""
+    here = world()
+    query = Outputs(CLIP, RIDGE, parties).plan(here.problem).releases["minimiser"].query
+    mean = query.evaluate(here.whole.records(None), None)
+    scale = factor * 2 * CLIP / (here.problem.population * RIDGE * EPSILON)
+    value = here.judge(mean + printed_draws(Laplace, scale, mean.size).reshape(mean.shape))[which]
+    return {"value": value, "replace-one": per_coordinate_laplace(mean.size, EPSILON, 0.0)}
 
 
 def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> dict[str, tables.Runs]:
@@ -191,13 +215,12 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
 
     spread = math.sqrt(parties)
     outputs = partial(Outputs, CLIP, RIDGE, parties)
+    factors = _factors(parties)
     alone = parties == SIZES.get(name)  # a record a party adds up in integers; larger ones are split apart
     made: dict[str, tuple[Any, bool, float]] = {
         "MPC Grad P": (_DESCENT, True, DELTA),
-        "MPC Out P": (outputs(), alone, DELTA),
-        "MPC Out P, pure": (outputs(pure=True), False, PURE),
-        "Pathak et al.": (outputs(factor=float(parties)), alone, DELTA),
-        "Local Out P": (outputs(factor=spread), False, DELTA),
+        **{f"{m}, pure": (outputs(factor=f, pure=True), False, PURE) for m, f in factors.items()},
+        **{m: (outputs(factor=f), alone and m != "Local Out P", DELTA) for m, f in factors.items()},
         "Local Grad P": (Gradients(CLIP, 100, 1.0, spread), False, DELTA),
         "Rajkumar, Agarwal": (Gradients(CLIP, 100, 1.0, pure=True), False, DELTA),
     }
