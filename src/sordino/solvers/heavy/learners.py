@@ -419,20 +419,18 @@ class _Walk:
         self._last = (self.point.w, gradient)
         gain = min(max(self._allowed / self.step, 1.0), MOST_MOMENTUM)  # of a lasting gradient
         self._velocity = (1.0 - 1.0 / gain) * self._velocity + gradient
-        self.point = replace(self.point, w=self._project(self.point.w - self.step * self._velocity))
+        w = self.point.w - self.step * self._velocity
+        if self._constraint is not None:
+            raw = w / self.point.scales
+            raw[..., : self._free] = self._constraint.project(raw[..., : self._free])
+            w = np.asarray(raw * self.point.scales)
+        self.point = replace(self.point, w=w)
 
     def _curvature(self, before: Floats, old: Floats, gradient: Floats, noise: float) -> float:
         """Return how fast the gradient changed along the last step, beyond what noise explains."""
         change = float(np.sum((gradient - old) ** 2)) - 4.0 * noise**2
         moved = float(np.sum((self.point.w - before) ** 2))
         return math.sqrt(max(change, 0.0) / moved) + 1e-12 if moved > 0 else 1e-12
-
-    def _project(self, w: Floats) -> Floats:
-        if self._constraint is None:
-            return w
-        raw = w / self.point.scales
-        raw[..., : self._free] = self._constraint.project(raw[..., : self._free])
-        return np.asarray(raw * self.point.scales)
 
 
 # ----------------------------------------------------- Sparse learning from heavy-tailed data (Algorithm 5)
@@ -735,7 +733,24 @@ def learner(problem: Problem, options: Options, average: str) -> ProjectedGradie
     usual = SPARSE_STEPS if options.n_nonzero_coefs is not None else DENSE_STEPS
     usual = SPLIT_STEPS if split else FREE_STEPS if math.isinf(problem.epsilon) else usual
     steps = options.steps(min(usual, problem.population))
-    scaling, zero = _scaling(problem, options, own), own["truncation"] == "zero"
+    given = constraint is not None or options.step_size is not None
+    reach = (
+        problem.population * min(problem.epsilon, 10.0) / 1000.0
+    )  # so that all histograms stand out of noise
+    columns = not given and problem.features <= 3.0 * reach**2
+    if own["scale_columns"] != "auto":
+        columns = check_flag("scale_columns", own["scale_columns"])
+    free = problem.n_intercepts > 0 and options.step_size is None
+    zero = own["truncation"] == "zero"
+    scaling = Scaling(
+        center=columns and not problem.sparse and free,
+        target=free and problem.loss.link is IDENTITY,
+        order=problem.moment_order,
+        bound=problem.moment_bound,
+        fixed=own["threshold"],
+        step=options.step_size,
+        columns=columns,
+    )
     if options.n_nonzero_coefs is not None:
         start = (options.n_nonzero_coefs, steps, scaling, split)
         return HeavyTailedSparse(*start, own["selection"], zero, own["joint_clip"])
@@ -747,23 +762,3 @@ def learner(problem: Problem, options: Options, average: str) -> ProjectedGradie
     average = "last" if split and average == "tail" else average
     truncation = Truncation(by, zero, own["joint_clip"])
     return ProjectedGradient(steps, scaling, average, split, truncation, blocks, constraint)
-
-
-def _scaling(problem: Problem, options: Options, own: dict[str, Any]) -> Scaling:
-    """Return what is learned; column scales where the histograms of all columns stand out of their noise."""
-    if own["scale_columns"] == "auto":
-        given = own["constraint"] is not None or options.step_size is not None
-        reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
-        columns = not given and problem.features <= 3.0 * reach**2
-    else:
-        columns = check_flag("scale_columns", own["scale_columns"])
-    free = problem.n_intercepts > 0 and options.step_size is None
-    return Scaling(
-        center=columns and not problem.sparse and free,
-        target=free and problem.loss.link is IDENTITY,
-        order=problem.moment_order,
-        bound=problem.moment_bound,
-        fixed=own["threshold"],
-        step=options.step_size,
-        columns=columns,
-    )

@@ -127,20 +127,21 @@ class Tail:
         sizes = np.minimum(EDGES, threshold) ** power
         body = float(self.counts @ sizes)
         width = self.noise * float(np.sqrt(np.sum(sizes[self.edge >= EDGES] ** 2)))
-        return (body + 2.0 * width + self.beyond * self._tail_moment(threshold, power)) / count
+        a, top = (
+            self.index,
+            max(threshold, self.edge),
+        )  # E[min(x, t)^p | x > edge] for a Pareto tail of index a
+        if abs(power - a) < 1e-9:
+            tail = float(self.edge**a * (1.0 + a * math.log(top / self.edge)))
+        else:
+            at_top = self.edge**a * top ** (power - a)
+            tail = float(at_top + a / (power - a) * (at_top - self.edge**power))
+        return (body + 2.0 * width + self.beyond * tail) / count
 
     def typical(self, count: float) -> float:
         """Return the root mean square of the octaves that are likely there, from their middles."""
         likely = np.where(self.counts > max(LIKELY * self.noise, 0.5), self.counts, 0.0)
         return float(np.sqrt(likely @ (0.75 * EDGES) ** 2 / count))
-
-    def _tail_moment(self, threshold: float, power: int) -> float:
-        # E[min(x, t)^p | x > edge] for a Pareto tail of index a.
-        a, top = self.index, max(threshold, self.edge)
-        if abs(power - a) < 1e-9:
-            return float(self.edge**a * (1.0 + a * math.log(top / self.edge)))
-        at_top = self.edge**a * top ** (power - a)
-        return float(at_top + a / (power - a) * (at_top - self.edge**power))
 
 
 def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:

@@ -59,9 +59,8 @@ class Gauss:
         place = spectrum.locate(curator, problem, noise_level(curator, self.asked, problem, problem.features))
         answer = curator.release(self.asked, place.ball)
         std = noise_std(curator, self.asked, place.ball) / problem.population
-        found = principal_of(
-            *self._read(answer, std, problem.features), place, spectrum.with_more_axes(problem)
-        )
+        matrix, std = self._read(answer, std, problem.features)
+        found = principal_of(matrix, std, place, spectrum.with_more_axes(problem))
         yield spectrum.measure(curator, problem, found, place)
 
     def _read(self, answer: Floats, std: float, features: int) -> tuple[Floats, float]:
@@ -154,7 +153,10 @@ class Screen:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         n, norm = problem.population, problem.data_norm
         squares = curator.release("squares")
-        columns = self._choose_columns(squares, noise_std(curator, "squares") / n, 2 * problem.components)
+        order, std = np.argsort(-squares)[: self.most], noise_std(curator, "squares") / n
+        if std > 0:  # columns that stand out of the noise
+            order = order[: max(2 * problem.components, int((squares[order] > CLEAR * std).sum()))]
+        columns = np.sort(order)
         small = replace(problem, features=columns.size, components=min(problem.components, columns.size))
         answer, kept = curator.release("moments", Ball(norm, None, columns)), float(squares[columns].sum())
         whole = RowMoments(norm).read(answer)[1]
@@ -166,13 +168,6 @@ class Screen:
         found = principal_of(curator.release("gram", ball), std, place, wide)
         found = spectrum.measure(curator, small, found, place, columns)
         yield widen(found, columns, problem, max(whole - kept, 0.0) + found.total)
-
-    def _choose_columns(self, squares: Floats, std: float, least: int) -> Ints:
-        """Return the columns that stand out of the noise, in order."""
-        order = np.argsort(-squares)[: min(self.most, squares.size)]
-        if std > 0:
-            order = order[: max(least, int((squares[order] > CLEAR * std).sum()))]
-        return np.sort(order)
 
 
 def widen(found: Principal, columns: Ints, problem: PcaProblem, total: float) -> Principal:
@@ -242,7 +237,14 @@ class StreamGauss:
             moments=pooled.moments + own,
             moments_variance=pooled.moments_variance + noise_std(curator, "moments") ** 2,
         )
-        place = self._place(curator, problem, pooled, size)
+        level = (
+            (curator.plan.releases["gram"].mechanism.multiplier or 0.0)
+            * 2
+            * math.sqrt(problem.features)
+            / size
+        )
+        std = math.sqrt(pooled.moments_variance) / pooled.count
+        place = spectrum.location_from(problem, pooled.moments / pooled.count, std, level)
         c, m = place.mean, own[:-1]
         shift = np.outer(c, m) + np.outer(m, c) - size * np.outer(c, c)
         return replace(
@@ -251,12 +253,6 @@ class StreamGauss:
             matrix_variance=pooled.matrix_variance + noise_std(curator, "gram", place.ball) ** 2,
             radius=min(pooled.radius, place.ball.radius),
         )
-
-    def _place(self, curator: Curator, problem: PcaProblem, pooled: Pooled, size: int) -> Location:
-        multiplier = curator.plan.releases["gram"].mechanism.multiplier or 0.0
-        level = multiplier * 2 * math.sqrt(problem.features) / size
-        std = math.sqrt(pooled.moments_variance) / pooled.count
-        return spectrum.location_from(problem, pooled.moments / pooled.count, std, level)
 
     def principal(self, pooled: Pooled, problem: PcaProblem) -> Principal:
         n, mean = pooled.count, pooled.moments[:-1] / pooled.count

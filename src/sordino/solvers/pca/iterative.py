@@ -88,12 +88,16 @@ class Products:
         doubt = spectrum.share(np.hypot(FOLLOWED * doubt, self.moved * variances), self.problem.features)
         total = max(place.total or float(variances.sum()), 1e-300)
         variances = spectrum.fill(variances, total, self.problem.features)
-        rows, edge = (
-            spectrum.fix_signs(np.ascontiguousarray(axes[:, :k].T)),
-            spectrum.strength(std, len(inner)),
-        )
-        stated = np.hypot(doubt, self.hides)
+        rows = spectrum.fix_signs(np.ascontiguousarray(axes[:, :k].T))
+        edge, stated = spectrum.strength(std, len(inner)), np.hypot(doubt, self.hides)
         return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray, stated)
+
+
+def begin(curator: Curator, problem: PcaProblem, name: str, columns: int) -> tuple[Floats, Products, float]:
+    """Return the first basis, the products of a release about the mean, and the noise in one of them."""
+    place = spectrum.locate(curator, problem, noise_level(curator, name, problem, columns))
+    basis, rows = problem.start(columns), curator.plan.releases[name].sampling.expected(problem.population)
+    return basis, Products(place, problem), noise_std(curator, name, (basis, place.ball)) / rows
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,8 @@ class Averaged:
     def add(self, t: int, inner: Floats, std: float) -> Averaged:
         """Return the mean with one more; newer ones weigh more, as the basis was still moving."""
         weight = LATE / (t + LATE)
-        return Averaged(
-            self.value + weight * (inner - self.value),
-            (1 - weight) ** 2 * self.variance + (weight * std) ** 2,
-        )
+        value = self.value + weight * (inner - self.value)
+        return Averaged(value, (1 - weight) ** 2 * self.variance + (weight * std) ** 2)
 
     def rotate(self, old: Floats, new: Floats) -> Averaged:
         """Return the mean in the coordinates of the new basis."""
@@ -169,10 +171,8 @@ class Power:
         return GramProduct(problem.data_norm)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = spectrum.locate(curator, problem, noise_level(curator, "product", problem, self.columns))
-        basis, products = problem.start(self.columns), Products(place, problem)
-        memory = np.zeros_like(basis)
-        std = noise_std(curator, "product", (basis, place.ball)) / problem.population
+        basis, products, std = begin(curator, problem, "product", self.columns)
+        place, memory = products.place, np.zeros_like(basis)
         for t in range(self.steps):
             answer = curator.release("product", (basis, place.ball))
             products = products.first(basis, answer, std) if t == 0 else products
@@ -228,22 +228,18 @@ class Spca:
         return problem.planned(**spectrum.moments_release(problem), batch=batch)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = spectrum.locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
-        basis, products = problem.start(self.columns), Products(place, problem)
+        basis, products, std = begin(curator, problem, "batch", self.columns)
         inner = Averaged(np.zeros((self.columns, self.columns)))
-        std = noise_std(curator, "batch", (basis, place.ball))
-        std /= self.sampling.expected(problem.population)
         for t in range(self.steps):
-            answer = curator.release("batch", (basis, place.ball))
+            answer = curator.release("batch", (basis, products.place.ball))
             products = products.first(basis, answer, std) if t == 0 else products
             products, answer = products.after(answer), products.about(basis, answer)
             inner = inner.add(t, basis.T @ answer, std)
             step = (self.step / (t + 1) if self.decay else self.step) / products.unit
             moved = spectrum.polar(basis + step * answer)
             basis, inner = moved, inner.rotate(basis, moved)
-            yield products.principal(
-                inner.value, spectrum.by_strength(basis, inner.value), math.sqrt(inner.variance)
-            )
+            axes = spectrum.by_strength(basis, inner.value)
+            yield products.principal(inner.value, axes, math.sqrt(inner.variance))
 
 
 # -------------------- One private pass of Oja's rule: disjoint batches, each answered with the whole budget
@@ -342,25 +338,20 @@ class Vrpca:
         return (self.epochs - 1) * (self.inner - 1)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        place = spectrum.locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
-        basis, products = problem.start(self.columns), Products(place, problem)
-        std = noise_std(curator, "snapshot", (basis, place.ball)) / problem.population
+        basis, products, std = begin(curator, problem, "snapshot", self.columns)
+        ball = products.place.ball
         for epoch in range(self.epochs):
             anchor = basis
-            answer = curator.release("snapshot", (anchor, place.ball))
+            answer = curator.release("snapshot", (anchor, ball))
             products = products if epoch else products.first(anchor, answer, std)
             products, answer = products.after(answer), products.about(anchor, answer)
             inner = Averaged(anchor.T @ answer)
             for t in range(self.inner if epoch else 1):
                 v = answer
                 if t > 0:  # the first correction is zero by definition, so it is not released at all
-                    drift = curator.release("correction", (basis - anchor, place.ball))
+                    drift = curator.release("correction", (basis - anchor, ball))
                     v = answer + products.about(basis - anchor, drift)
                 # From a random basis the first snapshot is all that is known: a whole power step.
-                moved = (
-                    spectrum.polar(basis + self.step / epoch / products.unit * v)
-                    if epoch
-                    else spectrum.polar(answer)
-                )
+                moved = spectrum.polar(basis + self.step / epoch / products.unit * v if epoch else answer)
                 basis, inner = moved, inner.rotate(basis, moved)
                 yield products.principal(inner.value, spectrum.by_strength(basis, inner.value), std)

@@ -142,13 +142,8 @@ def choose_count(rule: float | str, principal: Principal, features: int) -> int:
         stick = np.cumsum(1 / np.arange(features, 0, -1.0))[::-1] / features
         below = np.flatnonzero(ratio <= stick[: ratio.size])
         return max(1, int(below[0]) if below.size else ratio.size)
-    return _share(float(rule), principal)
-
-
-def _share(wanted: float, principal: Principal) -> int:
-    """Return the fewest axes that reach the share within half a standard deviation, without drowned ones."""
     within = 0.5 * np.sqrt(np.cumsum(np.square(principal.doubt)))
-    reached = np.cumsum(principal.variances) + within >= wanted * (1 - 1e-12) * principal.total
+    reached = np.cumsum(principal.variances) + within >= float(rule) * (1 - 1e-12) * principal.total
     fewest = int(np.argmax(reached)) + 1 if reached.any() else reached.size
     return max(1, min(fewest, _count_seen(principal)))
 
@@ -232,7 +227,7 @@ class Location:
         in. Rows of some laws lie along one axis alone, which then lost all that the trace lacks, known
         as far as the total is heard: two of the third number hold it.
         """
-        if self.total is None or self.ball.radius >= self.bound(problem):
+        if self.total is None or self.ball.radius >= _bound(problem, self.mean):
             return 1.0, 0.0, 0.0
         wanted = self.total - (0.0 if problem.center else float(self.mean @ self.mean))
         wanted = max(wanted, 1e-300)
@@ -251,10 +246,6 @@ class Location:
         share = min(self.stray / max(float(variances.sum()), 1e-300), 1.0)
         share = max(share, min(2.0 * self.stray / (self.total or math.inf), 1.0) ** 2)
         return (1 - share) * variances, np.hypot(doubt, np.minimum(self.stray, variances))
-
-    def bound(self, problem: PcaProblem) -> float:
-        """Return the largest distance of a row from the mean."""
-        return _bound(problem, self.mean)
 
     def with_mean(self, product: Floats, block: Floats | None = None) -> Floats:
         """Add ``m m^T`` (times a block) to a second moment about m: it becomes one about zero."""
@@ -359,7 +350,8 @@ def _shrink(mean: Floats, std: float) -> tuple[Floats, float, float, float]:
 
 
 def _bound(problem: PcaProblem, mean: Floats) -> float:
-    return problem.data_norm + float(np.linalg.norm(mean))  # no clipped row is further away
+    """Return the largest distance of a clipped row from the mean."""
+    return problem.data_norm + float(np.linalg.norm(mean))
 
 
 def _radius(problem: PcaProblem, mean: Floats, spread: float, level: float) -> float:
