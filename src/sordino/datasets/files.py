@@ -192,11 +192,19 @@ class Files:
         DataNotFoundError
             If it is neither there nor downloadable. The message says which file to put where.
         """
-        found = self.on_disk(part)
-        reasons: list[str] = []
+        found, reasons = self.on_disk(part), list[str]()
         for file in self.row.files:
-            if found is None and file.part == part:
-                found = self._fetch(file, reasons)
+            if found is not None or file.part != part or not file.urls:
+                continue
+            if not self._download:
+                reasons.append(f"Downloads are off, so {file.name} was not fetched.")
+            elif file.digest is None and self._download != "unverified":
+                reasons.append(
+                    f"No digest of {file.name} is published, so it is not downloaded by itself; allow it "
+                    'with download="unverified".'
+                )
+            else:
+                found = fetch(file, self.home, reasons)
         if found is None:
             wanted = [file for file in self.row.files if file.part in (part, "archive")]
             urls = [url for file in wanted for url in file.urls]
@@ -212,21 +220,6 @@ class Files:
             raise DataNotFoundError(" ".join(sentences))
         self.used.append(found)
         return found
-
-    def _fetch(self, file: DataFile, reasons: list[str]) -> Path | None:
-        """Download a file, or write down why that was not to be."""
-        if not file.urls:
-            return None
-        if not self._download:
-            reasons.append(f"Downloads are off, so {file.name} was not fetched.")
-            return None
-        if file.digest is None and self._download != "unverified":
-            reasons.append(
-                f"No digest of {file.name} is published, so it is not downloaded by itself; allow it "
-                'with download="unverified".'
-            )
-            return None
-        return fetch(file, self.home, reasons)
 
 
 def fetch(file: DataFile, folder: Path, reasons: list[str]) -> Path | None:

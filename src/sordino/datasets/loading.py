@@ -121,18 +121,13 @@ def load(
     part = _shuffle(part, random_state) if shuffle else part
     if return_X_y:
         return part.data, part.target
-    return recipe.bunch(part, {} if split else _others(recipe, files))
-
-
-def _others(recipe: _Recipe, files: Files) -> dict[str, Any]:
-    """Read the parts beside the training rows, as ``test_data``, ``test_target`` and so on."""
-    out: dict[str, Any] = {}
-    for key in recipe.row.shapes:
+    others: dict[str, Any] = {}
+    for key in recipe.row.shapes if split is None else ():
         if key != "train":
-            part = recipe.prepare(read(files, key))
-            named = {"data": part.data, "target": part.target, **part.extra}
-            out |= {f"{key}_{what}": value for what, value in named.items()}
-    return out
+            other = recipe.prepare(read(files, key))
+            named = {"data": other.data, "target": other.target, **other.extra}
+            others |= {f"{key}_{what}": value for what, value in named.items()}
+    return recipe.bunch(part, others)
 
 
 def _among(name: str, value: object, choices: Any) -> None:
@@ -187,11 +182,20 @@ class _Recipe:
 
     def prepare(self, part: Part) -> Part:
         """Choose the target, encode or scale the features, transform the rows."""
-        part = dataclasses.replace(part, target=self._target_of(part))
+        chosen = self.chosen
+        if self.target and chosen.number is not None:
+            part = dataclasses.replace(part, target=np.asarray(part.extra[self.target], dtype=np.float64))
+        elif chosen.positive is not None:
+            first, last = chosen.positive
+            positive = (part.target >= first) & (part.target <= last)
+            part = dataclasses.replace(part, target=positive.astype(np.int64))
         if self.row.schema is not None:
             part = self._encode(part)
         elif self.row.is_image:
-            part = dataclasses.replace(part, data=self._pixels(part.data))
+            rows = part.data if self.flatten is False else part.data.reshape(len(part.data), -1)
+            dtype = np.dtype(self.dtype or "float32")
+            rows = rows if dtype == np.uint8 else rows.astype(dtype) / dtype.type(255)
+            part = dataclasses.replace(part, data=rows)
         else:
             part = dataclasses.replace(part, data=part.data.astype(self.dtype or "float64", copy=False))
         if self.transform is None:
@@ -203,15 +207,6 @@ class _Recipe:
         """The target that was asked for, or the first one."""
         known = self.row.targets
         return known[self.target] if self.target else next(iter(known.values()), Target())
-
-    def _target_of(self, part: Part) -> NDArray[Any]:
-        chosen = self.chosen
-        if self.target and chosen.number is not None:
-            return np.asarray(part.extra[self.target], dtype=np.float64)
-        if chosen.positive is None:
-            return part.target
-        first, last = chosen.positive
-        return ((part.target >= first) & (part.target <= last)).astype(np.int64)
 
     def _encode(self, part: Part) -> Part:
         """Encode a table, after leaving out what is incomplete, which each record decides alone."""
@@ -228,11 +223,6 @@ class _Recipe:
         data = encoder.fit_transform(frame)
         data.eliminate_zeros()
         return Part(data, target, {}, encoder.get_feature_names_out().tolist())
-
-    def _pixels(self, images: NDArray[np.uint8]) -> NDArray[Any]:
-        rows = images if self.flatten is False else images.reshape(len(images), -1)
-        dtype = np.dtype(self.dtype or "float32")
-        return rows if dtype == np.uint8 else rows.astype(dtype) / dtype.type(255)
 
     def bunch(self, part: Part, more: dict[str, Any]) -> Bunch:
         """Return a part with what is known of its data set, and more."""
