@@ -272,9 +272,8 @@ def _check_borne(
 ) -> None:
     """Refuse records on which the model or the loss fails, by the ends of all, then by themselves."""
     near = network
-    if (
-        network.device.type != "cpu" and not network.sharded
-    ):  # on a GPU a class number out of range ends the whole process
+    if network.device.type != "cpu" and not network.sharded:
+        # on a GPU a class number out of range ends the whole process
         near, loss = copy.copy(network), copy.deepcopy(network.loss)
         object.__setattr__(near, "model", copy.deepcopy(network.model).cpu())
         object.__setattr__(near, "loss", loss.cpu() if isinstance(loss, nn.Module) else loss)
@@ -342,9 +341,7 @@ def _check_draws(executor: TorchExecutor) -> None:
     some = np.unique(np.linspace(0, count - 1, min(count, _AGAIN)).astype(np.int64))
     first = {i: _read(executor, np.array([i]), _SEED) for i in some}
     for i in some[::-1]:
-        again = _read(executor, np.array([i]), _SEED)
-        both = zip(first[i], again, strict=True)
-        if any(a.shape != b.shape or not ((a == b) | ((a != a) & (b != b))).all() for a, b in both):
+        if not all(map(_same_state, first[i], _read(executor, np.array([i]), _SEED))):
             raise UnsupportedError(
                 "The data set gives an item other numbers when it is read again, from generators that were "
                 "given the same seed: it draws from one that is not among its attributes, or remembers what "

@@ -123,7 +123,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         trainer = self._trainer(self._network(X.shape[1], outputs), loss, units, said)
         if self._corrects:
             return self._fit_correction(trainer, X, targets, outputs, groups, units)
-        rows = self._clip_rows(_dense(X))
+        rows = self._clip_rows(X)
         trained = trainer.fit(rows, torch.from_numpy(targets), groups=groups)
         self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
         return self
@@ -261,12 +261,14 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             return Correction(deep, outputs)
         return perceptron(features, hidden, outputs, self.random_state)
 
-    def _clip_rows(self, X: np.ndarray) -> Tensor:
+    def _clip_rows(self, X: Any) -> Tensor:
         """Return the rows, clipped to ``data_norm`` and in units of it where one is given.
 
         A row at the bound then has norm sqrt(features), as one of standardised columns has, so that neither
         the unit of the data nor that of the initial weights matters. No row looks at another.
         """
+        if sparse.issparse(X):
+            raise InvalidInputError("Expected a dense array, got a sparse matrix. Pass X.toarray().")
         rows = single(torch.from_numpy(np.require(X, requirements=("C", "W")))).float()
         if self.data_norm is None and self.schema is None:
             return rows
@@ -280,7 +282,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         if self._corrects:
             rows = torch.cat([self._margins(X, declared_bound(self, "data_norm")), self._columns(X)], dim=1)
         else:
-            rows = self._clip_rows(_dense(X))
+            rows = self._clip_rows(X)
         device = next(self.module_.parameters()).device
         self.module_.eval()
         with torch.no_grad():
@@ -450,12 +452,6 @@ def _correction_share(units: int, epsilon: float) -> float:
 def _coefficients(problem: Problem, last: Any) -> dict[str, Any]:
     found = LinearFit.of(last, problem)
     return {"coef_": np.atleast_2d(found.coef), "intercept_": np.atleast_1d(found.intercept)}
-
-
-def _dense(X: Any) -> np.ndarray:
-    if sparse.issparse(X):
-        raise InvalidInputError("Expected a dense array, got a sparse matrix. Pass X.toarray().")
-    return X
 
 
 def half_squared(outputs: Tensor, targets: Tensor) -> Tensor:

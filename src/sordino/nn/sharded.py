@@ -224,9 +224,7 @@ class ShardedEngine(GhostEngine):
 
     def _slopes(self, params: dict[str, Tensor], *block: Any) -> Any:
         known, found = len(self._routes), super()._slopes(params, *block)
-        if (
-            len(self._routes) > known
-        ):  # another graph was found out elsewhere, and its parameters are held now
+        if len(self._routes) > known:  # found out elsewhere, and the parameters there are held now
             found = self.network.holding(params, lambda: super(ShardedEngine, self)._slopes(params, *block))
         return found
 

@@ -6,7 +6,7 @@ import copy
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -351,12 +351,11 @@ class Trainer:
         rows = declared_rows(self, source.owners is not None)
         source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
-        if is_sharded(self.model):
-            network = _sharded_module().ShardedNetwork(self.model, loss, self.precision, source.fields)
-        else:
-            network = Network(
-                _place(copy_module(self.model), self.device), loss, self.precision, source.fields
-            )
+        # torch's module of sharded models is slow to import, and few need it
+        sharded: Any = import_module("sordino.nn.sharded") if is_sharded(self.model) else None
+        model = self.model if sharded else _place(copy_module(self.model), self.device)
+        kind = sharded.ShardedNetwork if sharded else Network
+        network: Network = kind(model, loss, self.precision, source.fields)
         solver = solver_of(self.settings(source.population, source.kind), source.population)
         batch = solver.recipe.batch
         device = network.device
@@ -380,7 +379,7 @@ class Trainer:
         made_up = make_up_records(network, *source.example, 2, 1.0)
         executor = source.executor(device, chunk, noisy_device, processes, made_up)
         if network.sharded:
-            executor = _sharded_module().sharded_executor(executor, engine, source.example, expected)
+            executor = sharded.sharded_executor(executor, engine, source.example, expected)
         mark = check_records(executor, network, source.example)
         watch, shown = self._watch(network, solver.recipe, source)
         facts = (*public_facts(task), *owner_facts(self), *shown, *self.public)
@@ -390,11 +389,7 @@ class Trainer:
         if source.views is not None:
             notes += (f"clipped is the mean gradient of {source.views.count} random views of a record",)
         if processes is not None:
-            who = (
-                "each of which adds the noise of its shard"
-                if network.sharded
-                else "one of which adds the noise"
-            )
+            who = "each of which adds the noise of its shard" if sharded else "one of which adds the noise"
             notes += (f"gradients added up by {processes.count} processes, {who}",)
         return Training(solver, task, executor, budget, facts, notes, mark, watch)
 
@@ -528,11 +523,6 @@ def trainer_of(model: nn.Module, loss: Loss, settings: dict[str, Any]) -> Traine
     return Trainer(model, loss, **settings)
 
 
-def _sharded_module() -> Any:
-    """Return the module of sharded models: torch's is slow to import, and few need it."""
-    return import_module("sordino.nn.sharded")
-
-
 def _place(model: nn.Module, wanted: str | torch.device | None) -> nn.Module:
     """Return the model on a device; None leaves it where it is."""
     try:
@@ -582,7 +572,15 @@ class PrivateSteps:
         self._session, self._network, self._model, self._steps = session, network, model, steps
         self._begun = self._ended = False
         self.privacy = session.report
-        self._stop_watching = _watch(self, network.own(model).values())
+        whom, own = weakref.ref(self), list(network.own(model).values())
+
+        def note(gradient: Tensor) -> None:
+            if (found := whom()) is not None:
+                found.note_gradient()
+
+        handles = [p.register_hook(note) for p in own]
+        handles += [p.register_post_accumulate_grad_hook(note) for p in own]  # which FSDP calls for shards
+        self._stop_watching = weakref.finalize(self, lambda: [handle.remove() for handle in handles])
 
     def __len__(self) -> int:
         return self._steps
@@ -647,20 +645,6 @@ _THROWN_AWAY = (
     "of other parameters moves none of these. To accumulate gradients raise batch_size: one step then "
     "releases a larger batch, in blocks of chunk_size records. (steps.quiet = True if the loop reads .grad.)"
 )
-
-
-def _watch(steps: PrivateSteps, parameters: Iterable[Tensor]) -> Callable[[], Any]:
-    """Tell the steps of backward passes that reach these parameters, until what is returned is called."""
-    whom = weakref.ref(steps)
-
-    def note(gradient: Tensor) -> None:
-        if (found := whom()) is not None:
-            found.note_gradient()
-
-    own = list(parameters)
-    handles = [p.register_hook(note) for p in own]
-    handles += [p.register_post_accumulate_grad_hook(note) for p in own]  # which FSDP calls for shards
-    return weakref.finalize(steps, lambda: [handle.remove() for handle in handles])
 
 
 def make_private(
