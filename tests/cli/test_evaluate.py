@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ import sordino
 from sordino.cli.shared import check_parameters
 from sordino.errors import InvalidInputError
 from sordino.estimators.evaluation import _subgroups
+from sordino.estimators.metrics import METRICS, ScoreLimits, score_words, words_without_r2
 from sordino.kernel import public_generator
+from sordino.solvers.heavy.location import NoisyMeans
 from sordino.tables import Category, Number, Target
 
 
@@ -74,7 +77,7 @@ def test_numbers_are_scored_within_bounds_that_are_typed(folder):
         *words, "--bounds", "-3,3", "--metric", "mse"
     )
     dear = (*words[:-1], 0.01, "--bounds", "-3,3")
-    hidden = "not known, noise hides it: pay more, or score by mae or mse"
+    hidden = "not known, noise hides it: pay more, or score more records"
     told = typed(*dear, "--output", "s.json")
     assert f"r2: {hidden}" in told
     assert "What was paid for is known: the mean squared error is" in told
@@ -140,6 +143,13 @@ high = 8
 """
 
 
+def pairs():
+    """Return the rows of `rates` without a ward, and their targets."""
+    x = np.linspace(-1, 1, 400)
+    rows = pd.DataFrame({"x": x, "ill": "yes", "ward": "A", "years": 2.0})
+    return rows, 6 + 5 * x
+
+
 @pytest.fixture
 def rates(folder):
     """Return a model of rates, the records it knows, and others where the slope is the other way round."""
@@ -151,6 +161,38 @@ def rates(folder):
     plain = ("--set", "knots=1", "--set", "pairs=false")
     typed("fit", "same.csv", "--schema", "s.toml", "--epsilon", 20, *plain, "--output", "r.sordino")
     return "r.sordino"
+
+
+def test_a_score_with_an_interval_as_wide_as_it_can_be_is_not_known(rates, folder):
+    words = ("evaluate", rates, "same.csv", "--epsilon", 0.01, "--output", "s.json", "--force")
+    told = typed(*words, "--by", "ill")
+    assert re.search(r"ill=no +not known +0 to", told)
+    assert "Note: subgroups are scored by mae: r2 is no mean over records." in told
+    assert "Note: not known, noise hides it" in told
+    found = json.loads((folder / "s.json").read_text("utf-8"))
+    assert [line["value"] for line in found["groups"]] == [None, None]
+    typed("report", rates, "--scores", "s.json", "--output", "s.html")
+    page = (folder / "s.html").read_text("utf-8")
+    assert page.count('data-name="value">not known<') == 2
+    assert "number of records: 400, all groups together" in page
+    assert "not part of this score" in page
+    assert "whether each stands in their file once, nobody checked" in page
+    for metric, least in (("mae", 0.0), ("r2", -math.inf)):
+        score = sordino.private_score(sordino.load(rates), *pairs(), metric=metric, epsilon=0.01)
+        assert math.isnan(score)
+        assert score.interval[0] == least
+
+
+def test_a_score_that_noise_took_to_its_end_says_so():
+    end = " (noise may have gone beyond: read the interval)"
+    assert score_words(0.0, 0.0, 31.81) == f"0{end}"
+    assert score_words(1.0, 0.9, 1.0) == f"1{end}"
+    assert [score_words(0.25, 0.1, 0.4), score_words(0.0), score_words(None, 0.0, 1.0)] == [
+        "0.25", "0", "not known"
+    ]  # fmt: skip
+    squares = METRICS["r2"].metric(ScoreLimits.between(0.0, 30.0))
+    words = words_without_r2(ScoreLimits.between(0.0, 30.0), squares, NoisyMeans(-np.ones(9), 0.2), 100, 0.95)
+    assert f"the mean squared error is 0{end}, 95 % interval 0 to" in words
 
 
 @pytest.mark.parametrize("price", [("--public",), ("--epsilon", 20)])

@@ -261,7 +261,7 @@ def test_bounds_of_targets_have_to_be_declared():
         with pytest.raises(InvalidInputError, match="bounds"):
             sordino.private_score(First(), X, y, bounds=bounds)
     fitted = sordino.LinearRegression(1.0, 1e-6, data_norm=1.0, target_bound=4.0).fit(X, y)
-    assert np.isfinite(sordino.private_score(fitted, X, y, delta=1e-6))
+    assert np.isfinite(sordino.private_score(fitted, X, y, epsilon=30.0, delta=1e-6))
 
 
 def test_a_model_with_a_schema_takes_targets_bounds_and_persons_from_the_table():

@@ -189,6 +189,9 @@ def evaluate(
     if by is not None:
         table = sordino.private_scores_by(fitted, rows.X, rows.y, by=by, metric=metric, **asked)
         key, name = table.keys[0], table.statistic
+        if metric is None and name != row.name:
+            words = f"subgroups are scored by {name}: {row.name} is no mean over records"
+            found["notes"].append(words)
         lines = [
             {"group": f"{key}={line[key]}", "value": line[name], "interval": [line["low"], line["high"]]}
             for line in table.records()
@@ -278,12 +281,13 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
 
 
 def _tell(row: Any, found: dict[str, Any], output: Path | None, asked: dict[str, Any]) -> None:
-    from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD
+    from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD, score_words
     from sordino.runs import Ask
 
+    span = "{:.4g} to {:.4g}"
     report, ends = found.get("privacy"), found.get("interval", ())
     beside = found["metric"], found.get("value"), ends, found.get("baseline")
-    hidden = [g for g in found.get("groups", [found]) if not all(map(math.isfinite, g.get("interval", ())))]
+    hidden = [line for line in found.get("groups", [found]) if math.isnan(line.get("value", 0.0))]
     verdict = row.verdict(*beside)
     for line in hidden:
         line["value"] = None
@@ -308,16 +312,17 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, asked: dict[str,
             tuple(lists), [["unknown" if isinstance(n, str) else f"{n:.4g}" for n in row] for row in rows]
         )
     elif "groups" in found:
-        ends = ["{:.4g} to {:.4g}".format(*line["interval"]) for line in found["groups"]]
-        values = ["not known" if g["value"] is None else f"{g['value']:.4g}" for g in found["groups"]]
-        lines = [(g["group"], value, end) for g, value, end in zip(found["groups"], values, ends)]
+        lines = [
+            (line["group"], score_words(line["value"], *line["interval"]), span.format(*line["interval"]))
+            for line in found["groups"]
+        ]
         shared.show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
         from sordino.report.run_page import clip_words, constant_words
 
-        words = "{:.4g}, 95 % interval {:.4g} to {:.4g}" if ends else "{:.4g}"
-        words = f"not known, {HIDDEN_SCORE}" if hidden else words
-        click.echo(f"{found['metric']}: {words.format(found['value'], *ends)}")
+        interval = f", 95 % interval {span.format(*ends)}" if ends else ""
+        words = said[0] if hidden else score_words(found["value"], *ends) + interval
+        click.echo(f"{found['metric']}: {words}")
         if found.get("baseline") is not None:
             constant = constant_words(found["baseline"], 1.0 if row.share else math.inf)
             click.echo(f"without a model (the best constant): {constant}")
@@ -327,4 +332,5 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, asked: dict[str,
     click.echo("Exact, for public rows only." if report is None else f"{shared.guarantee(report)}.")
     if report is not None:
         shared.tell_schema_price(report)
-    click.echo("".join(f"Note: {line}.\n" for line in found["notes"]), nl=False)
+    notes = whole["notes"] if "groups" in found else found["notes"]
+    click.echo("".join(f"Note: {line}.\n" for line in notes), nl=False)

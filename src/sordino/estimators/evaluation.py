@@ -88,7 +88,7 @@ def private_score(
         targets lie outside, the score is of clipped ones, and ``privacy.notes`` says how many there are.
     bins : cells of the calibration curve.
     confidence : of ``.interval``, which covers the score on the population that the records were drawn from,
-        with the same clips.
+        with the same clips. Where it is all that the score can be, the score is not known: ``nan``.
     groups : the owner of each row; then a person is protected, and counts once, with the mean over its rows.
         A schema with a person column takes them from the table; a model of persons never scores by records.
         One with ``rows_per_person`` scores as it was fitted: so many times the noise, in doubles.
@@ -140,11 +140,14 @@ def private_score(
             warnings.warn(FitWarning(words), stacklevel=levels_to_the_caller())
             report = replace(report, notes=(*report.notes, words))
     value, *ends = (sign * number for number in chosen.estimate(found, n, level))
+    whole = getattr(getattr(chosen, "inner", chosen), "limits", (0.0, 1.0))
     declared = None if row.constant is None else (row.constant(limits.classes), 0.0)
     constant = chosen.baseline(found) if isinstance(chosen, Beside) else declared
     largest = 1.0 if row.share else math.inf  # noise may take a share beyond 1
     said = None if constant is None else (sign * min(constant[0], largest), constant[1])
-    return PrivateFloat(value, report, (min(ends), max(ends)), None, said, model_digest(model))
+    interval = min(ends), max(ends)
+    value = math.nan if interval == tuple(sorted(sign * end for end in whole)) else value
+    return PrivateFloat(value, report, interval, None, said, model_digest(model))
 
 
 def private_scores_by(
@@ -195,8 +198,12 @@ def private_scores_by(
     terms = {"learned": model_prices(model), "title": f"private_score ({row.name} by {', '.join(keys)})"}
     found = grouped.mean(values, epsilon, delta, bounds=ends, **terms, **options)
     said = found.privacy
-    privacy = replace(said, public=(*said.public, *alike_words(model)), notes=(*said.notes, *notes))
-    return replace(found, statistic=metric or row.name, model=model_digest(model), privacy=privacy)
+    facts = (f"{x}, all groups together" if x.startswith("number of ") else x for x in said.public)
+    privacy = replace(said, public=(*facts, *alike_words(model)), notes=(*said.notes, *notes))
+    value = np.where((found.low <= ends[0]) & (found.high >= ends[1]), np.nan, found.value)
+    return replace(
+        found, statistic=metric or row.name, value=value, model=model_digest(model), privacy=privacy
+    )
 
 
 def require_fitted(model: Any) -> None:

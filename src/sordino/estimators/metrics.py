@@ -409,6 +409,13 @@ def r_squared(limits: ScoreLimits) -> Smooth:
     return Smooth(3, columns, function, (-math.inf, 1.0))
 
 
+def score_words(value: float | None, *ends: float) -> str:
+    """Return a score as text, with a word where it is not known or lies at an end of what it can be."""
+    if value is None or not math.isfinite(value):
+        return "not known"
+    return f"{value:.4g}{' (noise may have gone beyond: read the interval)' * (value in ends)}"
+
+
 def words_without_r2(limits: ScoreLimits, squares: Smooth, found: NoisyMeans, n: int, level: float) -> str:
     """Return why R2 is not known, where it is not, and the squared error, which the same release tells."""
     if squares.function(np.clip(found.value[:3], -1.0, 1.0), found.noise)[1] is not None:
@@ -420,8 +427,8 @@ def words_without_r2(limits: ScoreLimits, squares: Smooth, found: NoisyMeans, n:
 
     told = replace(squares, function=mean, limits=(0.0, bound)).estimate(found, n, level)
     return (
-        f"R2 is not known: it is a share of the variance of the targets, and noise hides deviations "
-        f"below {noise:.4g}. What was paid for is known: the mean squared error is {told[0]:.4g}, "
+        f"R2 is not known: it is a share of the variance of the targets, and noise hides deviations below "
+        f"{noise:.4g}. What was paid for is known: the mean squared error is {score_words(*told)}, "
         f"{100 * level:g} % interval {told[1]:.4g} to {told[2]:.4g}. Pay more, or declare "
         "tighter bounds of the targets"
     )
@@ -711,7 +718,7 @@ class MetricRow:
         return 1.0 - loss if self.gain else loss
 
 
-HIDDEN_SCORE = "noise hides it: pay more, or score by mae or mse"
+HIDDEN_SCORE = "noise hides it: pay more, or score more records"
 UNTOLD = "the score cannot be told from that of the best constant"
 LOG_LOSS_BOUND = 4.0
 """Where the log loss of a record is clipped: a chance of .018."""
@@ -767,7 +774,7 @@ METRICS = {
         ),
         MetricRow(
             "r2", "r2", "values",
-            "squared error, target and its square, for the share of their variance that is predicted",
+            "squared error, target and its square (R2 is 1 - mean squared error / variance of targets)",
             gain=True, share=True, private=r_squared,
             exact=_sklearn("r2_score", "targets", "predicted"), constant=lambda _: 0.0,
         ),

@@ -26,7 +26,7 @@ from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_of
-from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row
+from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest, person
@@ -416,7 +416,8 @@ def _score(name: str, value: Any) -> Line:
     if ends is None:
         return out
     low, high = map(float, ends)
-    if not math.isfinite(high - low):
+    out["text"] = score_words(number, low, high)
+    if not math.isfinite(number + high - low):
         return out | {"text": "not known", "interval": HIDDEN_SCORE}
     out["interval"] = f"{low:.4g} to {high:.4g}"
     if row is not None and row.share and 0.0 <= low <= high <= 1.0:
