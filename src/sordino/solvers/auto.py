@@ -538,7 +538,7 @@ class Auto:
     def _make_plan(self, problem: Problem, queries: dict[str, tuple[Any, int, float]]) -> Plan:
         releases = {}
         for name, (query, times, share) in queries.items():
-            noise = SymmetricGaussian if isinstance(query, MappedGram) else problem.gaussian
+            noise: Any = SymmetricGaussian if isinstance(query, MappedGram) else problem.gaussian
             noise = Laplace if query.norm is Norm.L1 else noise
             lazy = self.screens and name in LAZY
             releases[name] = Release(
