@@ -320,7 +320,7 @@ class LinearRegression(_DenseNumbers, _Dense, RegressorBase):
         ``"quantile"``, which predicts numbers that a share of ``quantile`` of the targets is below;
         ``"poisson"`` for counts or ``"gamma"`` for positive amounts: targets are clipped to
         ``[0, target_bound]`` and predictions are ``exp(x . w + b)``. ``auto`` stands for ``gd`` (of sparse
-        models: ``ight``) with ``"gamma"``, and with ``"quantile"`` for few records and for persons.
+        models: ``ight``) with amounts and quantiles of persons, and with quantiles of few records.
     huber_threshold : a public number, in the units of the targets.
     quantile : a public share in (0, 1); ``gd`` and ``ight`` round it off over 0.002 of ``target_bound``.
     target_bound : a public bound on the targets.

@@ -372,7 +372,8 @@ class LinearModel(LinearParameters, Coefficients):
                 "records with longer ones: their log odds are guesses, which may cost more than the model "
                 "gains. Declare a tighter data_norm: rows are clipped to it."
             )
-        if problem.loss.name == "gamma" and problem.population * problem.epsilon < _FEW_AMOUNTS:
+        few = problem.population * problem.epsilon < _FEW_AMOUNTS
+        if problem.loss.name == "gamma" and few and noise is None:
             self._warn(
                 f"fewer than {_FEW_AMOUNTS:g} records times epsilon do not bring a model of amounts near the "
                 "mean: expect predictions up to 2.5 times too large. Use more of either, or squared errors."
@@ -423,7 +424,7 @@ class LinearModel(LinearParameters, Coefficients):
         """
         support, name = self.person_default != "gd", self._loss().name
         plain = (grouped and support) or not capabilities_of("auto").knows(name)
-        plain = plain or (name == "quantile" and (grouped or support))
+        plain = plain or (name in ("quantile", "gamma") and (grouped or support))
         return self.person_default if plain and self.solver == "auto" else self.solver
 
     def _weights(self, declared: Any, X: Any, other: Floats | None) -> tuple[Floats | None, tuple[str, ...]]:

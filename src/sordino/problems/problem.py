@@ -136,6 +136,11 @@ class Problem(Setting):
         return min(self.loss.curvature, max(1.0, self.target_bound))
 
     @property
+    def bend(self) -> float:
+        """The second derivative that a metric counts on; amounts bend by one where a model is right."""
+        return 1.0 if self.loss.name == "gamma" else self.loss.curvature
+
+    @property
     def penalties(self) -> tuple[Penalty, ...]:
         """The functions of the coefficients that are added to the mean loss."""
         ridge = (Ridge(self.ridge),) if self.ridge else ()

@@ -454,7 +454,16 @@ class Auto:
         dense=True,
         persons=True,
         parts=True,
-        losses=("logistic", "multinomial", "squared", "huber", "squared-hinge", "poisson", "quantile"),
+        losses=(
+            "logistic",
+            "multinomial",
+            "squared",
+            "huber",
+            "squared-hinge",
+            "poisson",
+            "gamma",
+            "quantile",
+        ),
         paper="the default",
         page="auto",
     )
@@ -559,6 +568,8 @@ class Auto:
         problem = problem if quantile is None else with_squares(problem)
         problem = with_weight(curator, problem)
         targets = locate(curator, problem)
+        if problem.loss.name == "gamma":
+            targets = replace(targets, size=1.0)
         if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
             yield self._constant(curator, problem, targets, quantile)
             return
@@ -681,7 +692,7 @@ class Auto:
         metric = None
         if view.moments is not None:
             penalty = penalty_bend(problem, view.affine)
-            metric = view.moments.metric(mask, problem.loss.curvature, penalty)
+            metric = view.moments.metric(mask, problem.bend, penalty)
         budget = self._margin_noise(name, problem)
         step = self.step or noise_limited_step(budget, steps, noise, momentum_in(metric))
         if metric is not None and problem.outputs > 1 and problem.intercept:
@@ -725,7 +736,9 @@ class Auto:
         if "bends" in curator.plan.releases:
             several = math.sqrt(problem.features / curator.plan.releases["ranks"].times)
             return noise_std(curator, "ranks") / problem.population * several
-        uncorrected = has_labels(problem.loss) or bool(self.stages)  # slopes, or a choice of columns
+        uncorrected = (
+            has_labels(problem.loss) or problem.loss.name == "gamma" or bool(self.stages)
+        )  # slopes, or a choice of columns
         if not (self._plain(problem) or (self.opens and uncorrected)):
             return math.inf
         release = curator.plan.releases[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,8 @@ _MOST = 1.5
 _STANDS, _THROWN, _LONGER, _UNSEEN = 3.0, 3.0, 64.0, 0.3
 # How far the mean may be from the centre, and its noise in one answer that is clear, in spreads of targets.
 _SKEW, _CLEAR = 0.4, 0.1
+# The noise of a mean of amounts over their predictions.
+_SMALL = 0.03
 # Answers about the mean that differ by more deviations of their noise do so by what counts do not show.
 _UNLIKELY = 4.0
 # Means without noise are weighed as if they had so much of the bound. So much of a sum along an axis is no
@@ -131,7 +133,8 @@ def correction_queries(
     if is_few(problem):
         one = ConstantGradient(problem.loss, 1.0) if problem.once else query
         return {"offset": (one, 1 + problem.weighted, 1.0)}
-    if metric and asks_gradient(problem, coefficients):
+    amounts = problem.loss.name == "gamma"
+    if metric and asks_gradient(problem, coefficients) and not amounts:
         asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
         asked["long"] = (GramShells(), 1, LONG)
         share = SCORE
@@ -139,7 +142,8 @@ def correction_queries(
             room = problem.population * problem.epsilon / (ROOM * (coefficients + 1))
             share = min(SCORE * max(room / _MUCH_ROOM, 1.0) ** 0.25, MOST_SCORE)
         asked["whole"] = (GradientShells(problem.loss), SCORE_ASKS, share)
-    if problem.loss.targets == "counts" and coefficients <= COLUMNS and asks_gradient(problem, coefficients):
+    few = coefficients <= COLUMNS and not amounts
+    if problem.loss.targets == "counts" and few and asks_gradient(problem, coefficients):
         plain = math.isinf(problem.epsilon)
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
         asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, COUNTS_SCORE)
@@ -481,6 +485,7 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
         out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
+        moved = partial(_raise, least=model.gradient.clip) if problem.loss.name == "gamma" else moved
         w, shifted, unseen = moved(whole, out.w)
         bitten = drowned and shifted > _LEFT_OVER
         if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
@@ -563,7 +568,7 @@ def with_weight(curator: Curator, problem: Problem) -> Problem:
         return problem
     clip: float = curator.plan.releases["offset"].query.clip  # type: ignore[attr-defined]
     prediction, most = _BEYOND * max(problem.target_bound, 1.0), clip * (1.0 - 2.0**-20)
-    unit = min(prediction, problem.loss.lipschitz) / most
+    unit = (1.0 if problem.loss.name == "gamma" else min(prediction, problem.loss.lipschitz)) / most
     margin = math.log(prediction) if problem.loss.targets == "counts" else prediction / unit
     answer = curator.release("offset", (np.array([0.0, margin]), _FLAT, _CONSTANT, unit))[0]
     n = most * problem.population
@@ -685,6 +690,19 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     # A descent on counts is short of their mean wherever few are large: it is no more likely to be right.
     out[-1] += moved / (1.0 + error / (mean * SLOPE) ** 2) / whole.own.intercept
     return out, abs(moved) - 3.0 * noise / mean, 0.0
+
+
+def _raise(whole: Whole, w: Floats, least: float) -> tuple[Floats, float, float]:
+    """Return the weights of a model of amounts with the offset at which these are as predicted on average.
+
+    The mean of amounts over predictions is asked as wide as its noise is small, or as gradients are.
+    """
+    asks, spread = _left(whole.curator, ["offset"])["offset"], noise_std(whole.curator, "offset")
+    width = max(_SMALL * whole.problem.population * math.sqrt(asks) / max(spread, NOTHING), least)
+    mean, noise = whole.mean(w, min(width, _BEYOND), asks)
+    out = w.copy()
+    out[-1] += math.log1p(max(-believe(mean, noise**2, SLOPE**2), -SLOPE)) / whole.own.intercept
+    return out, abs(mean) - 3.0 * noise, 0.0
 
 
 def _step(whole: Whole, start: Floats, width: float, asks: int) -> Believed:

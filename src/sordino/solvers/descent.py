@@ -469,7 +469,7 @@ def has_metric(problem: Problem) -> bool:
     """
     d, signal = problem.features, problem.population * problem.epsilon
     room = problem.population * min(problem.epsilon, 1.0) >= ROOM * d * problem.outputs
-    return math.isfinite(problem.loss.curvature) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
+    return math.isfinite(problem.bend) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
 
 
 def second_moments(

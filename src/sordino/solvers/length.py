@@ -41,7 +41,7 @@ from sordino.solvers.descent import (
 # root of what there is beyond so many times as many.
 _ENOUGH, _OPENING, _WIDEST, _VERY_MANY = 1000.0, 0.9, 64.0, 200.0
 # From so many for each coefficient on, gradients are clipped less.
-_GRADIENTS = 300.0
+_GRADIENTS, AMOUNTS = 300.0, 2.0
 # The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
 # need more of it, up to the second share (so many times as much of several classes, which have a noise each),
 # and very few all of it: below the last number not even equal classes can be told from noise.
@@ -78,7 +78,9 @@ def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: f
 
     Those of numbers and counts are corrected later.
     """
-    if not has_labels(problem.loss):
+    if problem.loss.name == "gamma":
+        clip = AMOUNTS
+    elif not has_labels(problem.loss):
         return clip
     wider = max(1.0, problem.population * problem.epsilon / (_GRADIENTS * coefficients)) ** 0.5
     return max(clip, min(clip * min(wider, 1e6), problem.loss.lipschitz * longest))
@@ -321,7 +323,8 @@ def constant_weights(problem: Problem, affine: Affine, targets: TargetUnit) -> F
     """Return the mapped weights of the model that predicts the centre of targets, or the mean of counts."""
     w, mean = np.zeros(problem.shape), targets.mean if problem.loss.targets == "counts" else 0.0
     if affine.intercept:
-        margin = math.log(mean) if mean > 1.0 else targets.center / targets.size
+        low = 1.0 if problem.loss.name == "poisson" else 0.0
+        margin = math.log(mean) if mean > low else targets.center / targets.size
         w[..., -1] = margin / affine.intercept
     return w
 
@@ -348,6 +351,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     if "length" not in curator.plan.releases:
         counts = problem.loss.targets == "counts" and not problem.table  # nobody may have a level
         rate = model.targets.mean / model.targets.size if counts else 0.0
+        rate = 1.0 if problem.loss.name == "gamma" else rate
         return Lengthened(model.w, 1.0, 0.0, rate)
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
