@@ -1,5 +1,6 @@
 """What executors say they can do is what they can do: every solver on every kind of executor."""
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -112,7 +113,7 @@ def test_the_table_has_plans_that_fit_and_plans_that_do_not():
 def members(kind: type) -> set[str]:
     """Return the names that a group of operations promises."""
     own = [k for k in kind.__mro__ if k.__module__ == contracts.__name__]
-    return {name for k in own for name in vars(k) if not name.startswith("_")}
+    return {name for k in own for name in (*vars(k), *inspect.get_annotations(k)) if name[0] != "_"}
 
 
 class Narrow:

@@ -91,14 +91,9 @@ class PublicBall:
 class Records(Protocol):
     """What is known of each record: target, clipped norm (nan where it is not finite), weight of its loss."""
 
-    @property
-    def targets(self) -> Floats: ...
-
-    @property
-    def norms(self) -> Floats: ...
-
-    @property
-    def weights(self) -> Floats | None: ...
+    targets: Floats
+    norms: Floats
+    weights: Floats | None
 
 
 class Margins(Records, Protocol):
@@ -128,8 +123,7 @@ class UnitSums(Margins, Protocol):
 class RecordSums(UnitSums, RowSums, Protocol):
     """Sums over single records, where a record is the unit; batches of few columns can do these too."""
 
-    @property
-    def peaks(self) -> Floats: ...
+    peaks: Floats
 
 
 LOGISTIC, NUMBERS = 0, 1
@@ -175,8 +169,7 @@ class OnePass(Protocol):
 class StoredRows(Protocol):
     """Rows as they are stored, and the factors that clip them: for passes that make no copy."""
 
-    @property
-    def stored(self) -> tuple[Any, Floats]: ...
+    stored: tuple[Any, Floats]
 
 
 class PartedRows(RowSums, Protocol):
@@ -187,11 +180,8 @@ class PartedRows(RowSums, Protocol):
     of what records add, or a part of one: bounds of records, and of replaced ones, hold for persons.
     """
 
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def parts(self) -> Floats | None: ...
+    count: int
+    parts: Floats | None
 
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
         """Yield ``c_i x_i`` in blocks of rows."""
@@ -215,11 +205,8 @@ class DenseRows(RowBlocks, PartedArrays, Protocol):
 class MappedRows(RowSums, Protocol):
     """Rows after a public affine map and a clip: their sizes before the clip, and the factors of it."""
 
-    @property
-    def sizes(self) -> Floats: ...
-
-    @property
-    def factors(self) -> Floats: ...
+    sizes: Floats
+    factors: Floats
 
     def gram(self, factors: Floats) -> Floats:
         """Return ``sum_i f_i z_i z_i^T``, the constant entry left out, symmetric to the last bit."""
@@ -228,8 +215,7 @@ class MappedRows(RowSums, Protocol):
 class AffineViews(Records, Protocol):
     """Rows through a public affine map; their ``parts`` where they are parts of persons, None for records."""
 
-    @property
-    def parts(self) -> Floats | None: ...
+    parts: Floats | None
 
     def through(self, affine: PublicMap) -> MappedRows:
         """Return these rows mapped."""
@@ -267,8 +253,7 @@ class GramSums(Protocol):
 class Parts(Protocol):
     """Records that can be split by position."""
 
-    @property
-    def count(self) -> int: ...
+    count: int
 
     def part(self, index: int, parts: int) -> Any:
         """Return block number ``index`` of ``parts`` blocks."""
