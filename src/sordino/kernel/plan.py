@@ -58,17 +58,6 @@ class PaperNoise:
     printed: tuple[str, ...] = ()
 
 
-def marks(query: Any, mechanism: Any, sampling: Any) -> list[str]:
-    """Return the marks of the parts of a release.
-
-    Mechanisms and samplings, which make the event, have to come from the kernel: only those are under the
-    tests that every proof here has. Others are called unreviewed, with their full name. A query may be
-    anybody's; its sensitivity is a claim of whoever wrote it.
-    """
-    found = [_printed_words(type(query)), _mark(type(mechanism)), _mark(type(sampling))]
-    return [mark for mark in found if mark]
-
-
 def check_asked(found: Collection[str], asked: Collection[str]) -> None:
     """Refuse a plan with marks that its caller has not named."""
     if isinstance(asked, str):
@@ -81,20 +70,21 @@ def check_asked(found: Collection[str], asked: Collection[str]) -> None:
         )
 
 
-def _mark(kind: type) -> str | None:
+def _mark(part: Any, is_query: bool = False) -> str | None:
+    """Return the mark of a part of a release.
+
+    Mechanisms and samplings, which make the event, have to come from the kernel: only those are under the
+    tests that every proof here has. Others are called unreviewed, with their full name. A query may be
+    anybody's; its sensitivity is a claim of whoever wrote it.
+    """
+    kind = type(part)
+    unreviewed = f"unreviewed: {kind.__module__}.{kind.__qualname__}"
+    if issubclass(kind, Printed):
+        return getattr(kind, "printed", "") or unreviewed
     # A class that only says it is from the kernel is not found there.
     home = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
-    if issubclass(kind, Printed) or (home is kind and kind.__module__.startswith("sordino.kernel.")):
-        return _printed_words(kind)
-    return _unreviewed_words(kind)
-
-
-def _printed_words(kind: type) -> str | None:
-    return (getattr(kind, "printed", "") or _unreviewed_words(kind)) if issubclass(kind, Printed) else None
-
-
-def _unreviewed_words(kind: type) -> str:
-    return f"unreviewed: {kind.__module__}.{kind.__qualname__}"
+    own = home is kind and kind.__module__.startswith("sordino.kernel.")
+    return None if is_query or own else unreviewed
 
 
 @dataclass(frozen=True)
@@ -221,8 +211,8 @@ class Plan:
     @property
     def printed(self) -> tuple[str, ...]:
         """The names of the parts that are not proven here; a curator wants to hear them from its caller."""
-        parts = [(r.query, r.mechanism, r.sampling) for r in self.releases.values()]
-        return tuple(dict.fromkeys(mark for part in parts for mark in marks(*part)))
+        each = ((_mark(r.query, True), _mark(r.mechanism), _mark(r.sampling)) for r in self.releases.values())
+        return tuple(dict.fromkeys(mark for marks in each for mark in marks if mark))
 
     def at(self, scale: float) -> Plan:
         """Return this plan with every multiplier set to ``scale`` times its relative size."""
