@@ -134,8 +134,10 @@ class Curator:
         self._ahead = executor if isinstance(executor, AheadExecutor) else None
         known = dict(used or {})
         key = known.pop(_DEALT, None)
-        self._used: Counter[str] = Counter(_positions(plan, known))
-        self._journal = journal
+        for name, count in known.items():
+            if name not in plan.releases or not 0 <= count <= plan.releases[name].times:
+                raise PlanError(f"Expected a position inside the plan, got {count} of {name!r}.")
+        self._used, self._journal = Counter(known), journal
         self._turn, self._coming = threading.Lock(), dict[str, dict[int, Batch]]()
         self._process, self._closed = os.getpid(), False
         noises = {n: m for n, r in plan.releases.items() if isinstance(m := r.mechanism, Correlated)}
@@ -206,10 +208,3 @@ class Curator:
                 self._journal(name, position + 1)
             self._used[name] += 1
         return release, position
-
-
-def _positions(plan: Plan, used: Mapping[str, int]) -> dict[str, int]:
-    for name, count in used.items():
-        if name not in plan.releases or not 0 <= count <= plan.releases[name].times:
-            raise PlanError(f"Expected a position inside the plan, got {count} of {name!r}.")
-    return dict(used)
