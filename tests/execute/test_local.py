@@ -12,7 +12,7 @@ from tests.kernel.toys import source
 from sordino.errors import UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.kernel import FixedSize, Full, Gaussian, Laplace, Norm, Poisson, Release, SparseVector
-from sordino.kernel.mechanism import widen
+from sordino.kernel.mechanism import Rounding
 from sordino.problems.losses import LOSSES
 from sordino.problems.queries import GlmDifference, GlmGradient
 
@@ -59,7 +59,7 @@ def test_secure_noise_is_the_exact_rounding_of_gaussian_noise(kind):
     spacing = mechanism.lattice(2.7)
     answer = asked(executor, Release(QUERY, mechanism), w, 2.7, 0, source(9))
     integers = np.rint(QUERY.evaluate(executor.records(None), w) / spacing)
-    wide = widen(2.7, QUERY.error(w, N), math.sqrt(D + 1) * spacing)
+    wide = Rounding(QUERY.error(w, N)).widen(2.7, math.sqrt(D + 1) * spacing)
     drawn = source(9).rounded_gaussian(1.3 * wide / spacing, D + 1)
     np.testing.assert_array_equal(answer, (integers + drawn) * spacing)
 

@@ -12,7 +12,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties.engine import quantise
 from sordino.kernel import Gaussian, Relation, Release
-from sordino.kernel import mechanism as planned
+from sordino.kernel.mechanism import Rounding
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.flower import LinearModel
 from sordino.parties.mpc.plan import JointPlan
@@ -94,7 +94,7 @@ def test_a_person_at_several_members_moves_no_more_than_the_noise_assumes():
 def test_room_for_one_rounding_would_not_be_enough_for_five():
     """The twin widens the sensitivity of the whole person once."""
     apart, exact, _ = farthest_person()
-    assert apart > planned.widen(exact, 0.0, math.sqrt(SIZE + 1))
+    assert apart > Rounding().widen(exact, math.sqrt(SIZE + 1))
 
 
 def test_a_federation_refuses_persons_whose_rows_other_clients_may_hold():

@@ -92,15 +92,6 @@ class Additive:
         return multiplier * sensitivity
 
 
-def widen(sensitivity: float, error: float, corner: float) -> float:
-    """Return how far rounded answers of neighbours may be apart.
-
-    ``error`` bounds the distance of a computed answer from the exact one; ``corner`` is the norm of a vector
-    of one spacing per coordinate, twice the most that rounding moves an answer.
-    """
-    return (sensitivity + 2.0 * error + corner) * (1 + 2.0**-40)
-
-
 @dataclass(frozen=True)
 class Rounding:
     """What is known of an answer that a machine computed.
@@ -119,11 +110,14 @@ class Rounding:
     truncated: bool = False
     rows: int = 1
 
-    def widen(self, sensitivity: float, corner: float = 0.0) -> float:
-        """Return how far such answers of neighbours may be apart, see :func:`widen`."""
-        return (
-            sensitivity if self.truncated else widen(sensitivity, self.rows * self.error, self.rows * corner)
-        )
+    def widen(self, sensitivity: float, corner: float = 0.0, errors: float = 1.0) -> float:
+        """Return how far such answers of neighbours may be apart, each off by so many ``errors``.
+
+        ``corner`` is the norm of a vector of one spacing per coordinate, twice the most that rounding moves.
+        """
+        if self.truncated:
+            return sensitivity
+        return (sensitivity + 2.0 * errors * self.rows * self.error + self.rows * corner) * (1 + 2.0**-40)
 
 
 @dataclass(frozen=True)

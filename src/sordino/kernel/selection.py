@@ -21,7 +21,7 @@ from sordino.kernel.events import (
     zcdp_event,
 )
 from sordino.kernel.lazy import SparseVector, lazy_gumbel_top
-from sordino.kernel.mechanism import Additive, Laplace, Rounding, _dense, _ready, widen
+from sordino.kernel.mechanism import Additive, Laplace, Rounding, _dense, _ready
 from sordino.kernel.noise import LAPLACE, NoiseSource
 from sordino.kernel.query import Norm
 
@@ -79,7 +79,7 @@ class GumbelTopK(Additive):
         which is ``4 e`` wider.
         """
         scores = np.asarray(_dense(value), dtype=float)
-        wide = widen(sensitivity, (2.0 if self.monotone else 1.0) * known.error, 0.0)
+        wide = known.widen(sensitivity, errors=2.0 if self.monotone else 1.0)
         return noise.race(np.abs(scores) if self.absolute else scores, self.scale(wide), self.count)
 
 
@@ -195,7 +195,7 @@ class JointSelection(Additive):
         Their logarithms err by at most a loss' error over the scale, and 2^-42. The rows of a person may be
         in all groups, so that there is room for the errors of each.
         """
-        scale = self.scale(widen(sensitivity, 2.0 * len(value) * known.error, 0.0))
+        scale = self.scale(known.widen(sensitivity, errors=2.0 * len(value)))
         scale *= 1.0 + 2.0**-40 * len(value) * _ready(self.multiplier)
         return self._choose(value, scale, noise, lambda logs: int(noise.race(logs, 1.0, 1)[0]))
 
