@@ -215,19 +215,13 @@ def centred_array(rows: Any, values: Any, factors: Any, at: Any, room: Any, out:
 
 
 @compile_with_cache(nogil=True)
-def _roots(one: Any, others: Any, other: float, out: Any) -> bool:
-    """Write norms of pairs, with ``others`` or always one ``other``; tell whether all ranges are proven."""
+def _roots(one: Any, others: Any, out: Any) -> bool:
+    """Write norms of pairs; tell whether all ranges are proven."""
     known = 0
-    if others.size:
-        for i in range(one.size):
-            square = one[i] * one[i] + others[i] * others[i]
-            known += (square > _LEAST) & (square < _MOST)
-            out[i] = math.sqrt(square)
-    else:
-        for i in range(one.size):
-            square = one[i] * one[i] + other * other
-            known += (square > _LEAST) & (square < _MOST)
-            out[i] = math.sqrt(square)
+    for i in range(one.size):
+        square = one[i] * one[i] + others[i] * others[i]
+        known += (square > _LEAST) & (square < _MOST)
+        out[i] = math.sqrt(square)
     return known == one.size
 
 
@@ -314,10 +308,9 @@ def joint_norms(norms: list[Any]) -> Floats:
         last = [n.tensor if hasattr(n, "tensor") else n for n in norms[1:]]
         return out.like(_doubles().joint_norms(out.tensor, *last))
     for other in norms[1:]:
-        one, each = np.ascontiguousarray(out), np.ndim(other) > 0
-        others, single = (np.ascontiguousarray(other), 0.0) if each else (np.empty(0), float(other))
-        out = np.empty(one.size)
-        if not _roots(one, others, single, out):
+        one = np.ascontiguousarray(out)
+        others, out = np.ascontiguousarray(np.broadcast_to(other, one.shape), float), np.empty(one.size)
+        if not _roots(one, others, out):
             with np.errstate(all="ignore"):
                 squares = np.square(one) + np.square(other)
                 out = np.where((squares > _LEAST) & (squares < _MOST), out, np.hypot(one, other))
