@@ -11,8 +11,7 @@ from typing import Any
 from tests.replay.neighbours import Data, changes, hostile_data, placed
 from tests.replay.subjects import LEAD, LONG, Subject
 
-from sordino.auditing.replay import Neighbour, Verdict, compare_neighbour
-from sordino.auditing.tape import Absent, Recording, play
+from sordino.auditing.tape import Absent, Neighbour, Recording, Verdict, compare_neighbour, play
 from sordino.kernel import Relation
 
 # Rows that every run replays on a cluster, where messages take long: all records, batches, chunks.

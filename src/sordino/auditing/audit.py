@@ -16,18 +16,21 @@ from sklearn.base import BaseEstimator, clone
 from sordino.accounting import certify
 from sordino.accounting.trade_off import TradeOff, trade_off, worst_trade_off
 from sordino.auditing import attacks
-from sordino.auditing.facts import numbers_of
 from sordino.auditing.neighbours import Records, crowds, ends_of, lift, one_each, silence
-from sordino.auditing.replay import (
+from sordino.auditing.tape import (
     ROUNDING,
+    Absent,
     Leak,
     Neighbour,
+    Pull,
+    Recording,
     Verdict,
     compare_neighbour,
     compare_others,
+    numbers_of,
+    play,
     share,
 )
-from sordino.auditing.tape import Absent, Pull, Recording, play
 from sordino.errors import AuditError, SordinoError, UnsupportedError
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.kernel.events import Relation, compose_events

@@ -1,4 +1,4 @@
-"""Record the releases of one run, and replay their noisy answers on a neighbour.
+"""Record the releases of one run, replay their noisy answers on a neighbour, and tell the two apart.
 
 While a tape runs, each question of every curator gets noise and a batch that depend on the number of the
 question alone. A tape with a script adds that noise to the *script's* exact answers: whoever asks hears the
@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import inspect
 import io
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
+from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from sordino.auditing.facts import Facts, facts_of
 from sordino.errors import AuditError, SordinoError
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.execute.local import StreamExecutor, ValueExecutor
@@ -38,6 +41,92 @@ from sordino.kernel.mechanism import Gaussian, Laplace
 from sordino.kernel.noise import NoiseSource, seeded_noise_not_private
 from sordino.problems.minimiser import Tilted
 from sordino.runs.promise import Ask, enclosing
+
+# Anything as a flat list of (path, value): two things are the same if their lists are.
+
+Facts: TypeAlias = tuple[tuple[str, Any], ...]
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_OPAQUE = (NoiseSource, type(threading.Lock()), type(threading.RLock()))
+
+
+def facts_of(value: Any) -> Facts:
+    """Return everything that can be read off a value, down to the bits of its numbers."""
+    return tuple(_facts(value, "", []))
+
+
+def first_difference(one: Facts, other: Facts) -> str | None:
+    """Return where two lists of facts differ first; None where they do not."""
+    ours, theirs, none = dict(one), dict(other), object()
+    apart = (path for path in {**ours, **theirs} if ours.get(path, none) != theirs.get(path, none))
+    return next((path or "value" for path in apart), None)
+
+
+def numbers_of(value: Any, above: tuple[int, ...] = ()) -> np.ndarray:
+    """Return all floating-point numbers of a value as one vector."""
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if array.dtype.kind == "f":
+        return array.ravel().astype(float)
+    opaque = callable(value) and not hasattr(value, "state_dict")  # a network has its weights
+    if isinstance(value, _PLAIN) or array.dtype != object or opaque or id(value) in above:
+        return np.zeros(0)
+    found = [numbers_of(part, (*above, id(value))) for _, part in _parts(value)]
+    return np.concatenate([np.zeros(0), *found])
+
+
+def _facts(value: Any, path: str, above: list[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, _PLAIN):
+        yield path, (type(value).__name__, repr(value))  # nan is like nan, 0.0 is unlike -0.0
+    elif isinstance(value, Enum | type) or (callable(value) and not hasattr(value, "__dict__")):
+        yield path, repr(value)
+    elif id(value) in above:
+        yield path, ("again", len(above) - above.index(id(value)))
+    elif not isinstance(value, _OPAQUE):
+        yield path, type(value).__name__
+        for key, part in _parts(value):
+            yield from _facts(part, f"{path}.{key}", [*above, id(value)])
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, functools.partial):
+        value = (value.func, value.args, value.keywords)
+    if isinstance(value, MethodType | FunctionType):  # what it has kept of where it was made
+        yield "name", value.__qualname__
+        kept = [value.__self__] if isinstance(value, MethodType) else inspect.getclosurevars(value).nonlocals
+        value = (kept, getattr(value, "__defaults__", None), getattr(value, "__kwdefaults__", None))
+    if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor
+        value = (
+            value.detach().cpu().numpy() if value.layout.__repr__() == "torch.strided" else value.to_dense()
+        )
+    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+        array = np.asarray(value)
+        yield "array", (str(array.dtype), array.shape, array.tobytes())
+        yield from vars(value).items() if hasattr(value, "__dict__") else ()
+    elif sparse.issparse(value):
+        yield "sparse", (value.shape, value.toarray().tobytes())
+    elif isinstance(value, Mapping):
+        yield from sorted(value.items(), key=lambda item: repr(item[0]))
+    elif isinstance(value, list | tuple | np.ndarray):
+        yield from enumerate(value)
+    elif isinstance(value, set | frozenset):
+        yield "set", sorted(map(repr, value))
+    else:
+        yield from _members(value)
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "get_params"):
+        yield from ((f.name, getattr(value, f.name)) for f in fields(value) if hasattr(value, f.name))
+    elif hasattr(value, "__dict__") and (hasattr(value, "get_params") or not callable(value)):
+        yield from sorted(vars(value).items())
+    elif hasattr(value, "__dict__") and hasattr(value, "state_dict"):  # a network: its numbers
+        yield from value.state_dict().items()
+    elif hasattr(type(value), "__slots__"):
+        yield from ((s, getattr(value, s)) for s in type(value).__slots__ if hasattr(value, s))
+    else:
+        yield "name", getattr(value, "__qualname__", type(value).__name__)
+
+
+# ---------------------------------------------------------------- The tape
 
 _SAMPLINGS = (InTurn, FixedSize, Disjoint)  # whose drawing others inherit
 _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
@@ -478,3 +567,141 @@ ABSENT: dict[type, Callable[[Any, Any], Any]] = {
     StreamExecutor: _Stream,
     SimulatedParties: _parties,
 }
+
+
+# --------------- What a replay may not show: anything but exact answers that are at most a sensitivity apart
+
+# The rounding of sums of few dozen bounded doubles and of the norm of their difference, in sensitivities.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A data set that differs in one unit: other data, or the same without a unit that is ``absent``.
+
+    Answers may move by ``steps`` sensitivities: two where a unit is replaced and the relation is
+    add-remove, for one leaves and another comes.
+    """
+
+    name: str
+    run: Callable[[], Any]
+    absent: Absent | None = None
+    steps: int = 1
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A way in which two neighbours are told apart."""
+
+    kind: str
+    neighbour: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.neighbour}): {self.what}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The recording, what gave neighbours away, and how near a sensitivity their answers came."""
+
+    recording: Recording
+    leaks: list[Leak]
+    nearest: dict[str, float]
+
+
+def compare_neighbour(
+    verdict: Verdict, neighbour: Neighbour, rounding: float = ROUNDING, forced: int | None = None
+) -> Recording:
+    """Replay the recording of a verdict on one neighbour, and add to the verdict what tells the two apart."""
+    recorded, most = verdict.recording, neighbour.steps * (1.0 + rounding)
+    replayed = play(neighbour.run, recorded, neighbour.absent, forced=forced)
+    verdict.leaks.extend(
+        Leak(kind, neighbour.name, what) for kind, what in _differences(recorded, replayed, most)
+    )
+    for ours, theirs in zip(recorded.questions, replayed.questions, strict=False):
+        near = share(ours, theirs) / max(neighbour.steps, 1)
+        verdict.nearest[ours.name] = max(verdict.nearest.get(ours.name, 0.0), near)
+    return replayed
+
+
+def compare_others(
+    recorded: Recording, left: Recording, again: Callable[..., Recording], gone: Absent, rounding: float
+) -> Iterable[str]:
+    """Yield where others count otherwise because of a unit that is left out.
+
+    It leaves the recorded data set, and ``again`` one that differs in this unit alone: the same records are
+    left, whatever a program did to them before it asked. Where a program has moved records about, another
+    unit leaves both, and what that one adds is the same.
+    """
+    there = again(gone, forced=gone.unit)
+    yield from (f"{kind}: {what}" for kind, what in _differences(left, there, float("inf")))
+    pairs = [*zip(left.questions, there.questions, strict=False)]
+    apart = [number for number, pair in enumerate(pairs) if not share(*pair) <= rounding]
+    other = again(forced=gone.unit) if apart else there
+    for number in apart:
+        ours, theirs = pairs[number]
+        added = [_added(one.questions[number:], side) for one, side in ((recorded, ours), (other, theirs))]
+        if not distance(added[0], added[1], ours.norm) <= 4 * rounding * ours.sensitivity:
+            yield f"what others add to {ours.name} depends on one unit"
+
+
+def _added(asked: list[Heard], left: Heard) -> list[Any]:
+    """Return what the unit that left had added to a sum; nan where no number tells."""
+    known = asked and asked[0].vector.shape == left.vector.shape and left.vector.dtype != object
+    return [asked[0].vector - left.vector if known else np.array([np.nan])]
+
+
+def _differences(recorded: Recording, replayed: Recording, most: float) -> Iterable[tuple[str, str]]:
+    if recorded.error != replayed.error:
+        yield "error", f"{_class(recorded.error)} became {_class(replayed.error)}, or other words of it"
+    if recorded.words != replayed.words:
+        counts = f"{len(recorded.words)} and {len(replayed.words)} lines"
+        yield "words", f"what is printed or warned of differs: {counts}"
+    plans = [
+        [facts_of((sorted(p.releases), p.relation, p.population, p.unit)) for p in one.plans]
+        for one in (recorded, replayed)
+    ]
+    if plans[0] != plans[1]:
+        yield "plans", f"{len(recorded.plans)} plans and {len(replayed.plans)}, or not the same ones"
+    names = [[question.name for question in one.questions] for one in (recorded, replayed)]
+    if names[0] != names[1]:
+        yield "questions", f"{names[0]} became {names[1]}"
+    for ours, theirs in zip(recorded.questions, replayed.questions, strict=False):
+        yield from _differences_of_one(ours, theirs, most)
+    away = first_difference(recorded.state, replayed.state)
+    if away is not None:
+        yield "state", f"differs at {_place(away)}"
+
+
+def _differences_of_one(ours: Heard, theirs: Heard, most: float) -> Iterable[tuple[str, str]]:
+    for kind, one, other in (
+        ("questions", ours.facts, theirs.facts),
+        ("parameters", ours.params, theirs.params),
+        ("answers", ours.answer, theirs.answer),
+    ):
+        away = first_difference(one, other)
+        if away is not None:
+            yield kind, f"{ours.name} differs at {_place(away)}"
+    if ours.exact is None or theirs.exact is None:
+        yield "exact answer", f"that of {ours.name} passed no mechanism"
+    elif not share(ours, theirs) <= most:
+        yield "sensitivity", f"{ours.name} moved by {share(ours, theirs):.6g} of its sensitivity"
+
+
+def share(ours: Heard, theirs: Heard) -> float:
+    """Return how far the exact answers are apart, in sensitivities."""
+    moved = distance(ours.exact or [], theirs.exact or [], ours.norm)
+    if ours.sensitivity == 0:
+        return 0.0 if moved == 0 else float("inf")
+    return moved / ours.sensitivity
+
+
+def _place(path: str) -> str:
+    """Return the first attribute of a path: names further down may be values of a record."""
+    return path.lstrip(".").partition(".")[0]
+
+
+def _class(error: str | None) -> str:
+    """Return the class of an error: its words may quote a record."""
+    return "no error" if error is None else error.partition(":")[0]
