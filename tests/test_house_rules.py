@@ -317,7 +317,7 @@ def empty_house(tmp_path):
         (tmp_path / "sordino" / room).mkdir(parents=True)
         (tmp_path / "sordino" / room / "__init__.py").touch()
     (tmp_path / "sordino" / "__init__.py").touch()
-    for module in ["curator", "mechanism", "noise", "selection"]:
+    for module in ["curator", "mechanism", "noise"]:
         (tmp_path / "sordino" / "kernel" / f"{module}.py").touch()
     return tmp_path
 

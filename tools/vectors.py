@@ -32,7 +32,7 @@ from sordino.kernel.events import (
 )
 from sordino.ledger import BudgetPolicy, Ledger, Status
 from sordino.ledger.ledger import chain_heads
-from sordino.ledger.records import ENTRY_COLUMNS, jsonable, seal
+from sordino.ledger.store import ENTRY_COLUMNS, jsonable, seal
 from sordino.runs.report import PrivacyReport, ReleaseReport, certified_report
 
 VERSION = 1

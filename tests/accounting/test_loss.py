@@ -9,16 +9,6 @@ from dp_accounting.pld import privacy_loss_distribution as dp_pld
 from scipy import optimize, stats
 from tests.accounting.test_pairs import PAIRS, hockey_stick
 
-from sordino.accounting.pairs import (
-    addition_pair,
-    gaussian_pair,
-    laplace_pair,
-    mixture,
-    removal_pair,
-    replacement_pair,
-    response_pair,
-    reverse,
-)
 from sordino.accounting.pld import (
     ROUNDING,
     TAIL,
@@ -26,8 +16,16 @@ from sordino.accounting.pld import (
     _log_moment,
     _variance,
     _window,
+    addition_pair,
     compose,
     discretise,
+    gaussian_pair,
+    laplace_pair,
+    mixture,
+    removal_pair,
+    replacement_pair,
+    response_pair,
+    reverse,
 )
 
 BINS = 2**20

@@ -8,19 +8,19 @@ import pytest
 from dp_accounting import dp_event as dp
 from scipy import stats
 
-from sordino.accounting.pairs import (
+from sordino.accounting.pld import (
     addition_pair,
     dilute,
     fixed_size_pair,
     gaussian_pair,
     laplace_pair,
+    leaf_pairs,
     mixture,
     removal_pair,
     replacement_pair,
     response_pair,
     reverse,
 )
-from sordino.accounting.pld import leaf_pairs
 from sordino.accounting.trees import flatten
 from sordino.kernel.events import Poisson, Relation, count_rows
 

@@ -20,8 +20,7 @@ from tests.accounting.helpers import (
 
 from sordino.accounting import pld
 from sordino.accounting.conversions import gaussian_epsilon
-from sordino.accounting.pairs import gaussian_pair, laplace_pair
-from sordino.accounting.pld import discretise, leaf_pairs, pld_epsilon, supports
+from sordino.accounting.pld import discretise, gaussian_pair, laplace_pair, leaf_pairs, pld_epsilon, supports
 from sordino.accounting.trees import Leaf, flatten
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent, TiltDpEvent

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from sordino.accounting.pairs import MAX_POINTS, _step, mixture_divergence
+from sordino.accounting.pld import MAX_POINTS, _step, mixture_divergence
 
 CASES = [
     # P, Q, std, order

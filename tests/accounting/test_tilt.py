@@ -14,15 +14,16 @@ from scipy.special import expit
 from tests.accounting.helpers import ADD, REPLACE, together
 
 from sordino.accounting import calibrate, certify, certify_by, rdp_curve
-from sordino.accounting.pairs import (
+from sordino.accounting.pld import (
     BEND,
     addition_pair,
+    compose,
+    discretise,
     gaussian_pair,
     removal_pair,
     tilt_log_moments,
     tilt_pairs,
 )
-from sordino.accounting.pld import compose, discretise
 from sordino.accounting.trees import Leaf, flatten
 from sordino.errors import CalibrationError, InvalidInputError, UnsupportedError
 from sordino.kernel import Full, Plan, Release, TiltedObjective

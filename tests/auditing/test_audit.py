@@ -44,8 +44,15 @@ from sordino.auditing.neighbours import Records, crowds, lift, silence
 from sordino.auditing.tape import Absent, Heard, Pull, Recording, play
 from sordino.errors import AuditError, InvalidInputError
 from sordino.kernel import JointSelection, NoiseSource
-from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, SymmetricGaussian
-from sordino.kernel.selection import GumbelTopK, LaplaceMax, LaplacePeeling
+from sordino.kernel.mechanism import (
+    Gaussian,
+    GumbelTopK,
+    Laplace,
+    LaplaceMax,
+    LaplacePeeling,
+    NormGamma,
+    SymmetricGaussian,
+)
 
 AUDIT = importlib.import_module("sordino.auditing.audit")  # the function of that name hides it
 

@@ -20,9 +20,16 @@ from sordino.kernel import Curator, NoiseSource, Norm, Plan, Release, curator
 from sordino.kernel import mechanism as planned
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import InTurn, Relation
-from sordino.kernel.mechanism import Gaussian, Laplace, OnGrid, StableCounts
+from sordino.kernel.mechanism import (
+    Gaussian,
+    GumbelTopK,
+    JointSelection,
+    Laplace,
+    LaplaceMax,
+    OnGrid,
+    StableCounts,
+)
 from sordino.kernel.plan import Question
-from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax
 from sordino.problems.queries import GlmGradient
 from sordino.runs.report import PrivacyReport
 from sordino.solvers import SOLVERS, Entry

@@ -79,7 +79,7 @@ def seen_while(action):
 
 def edit_filter(ledger):
     """Put another filter into the database and make its seal anew, as a forger would."""
-    from sordino.ledger.records import seal
+    from sordino.ledger.store import seal
 
     with ledger._store.transaction(write=True) as store:
         for column, value in FILTER.items():

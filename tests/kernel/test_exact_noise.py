@@ -21,6 +21,8 @@ from sordino.kernel import ClippedSum, Gaussian, GumbelTopK, Laplace, NoiseSourc
 from sordino.kernel import noise as drawing
 from sordino.kernel.mechanism import (
     OUTPUT_MULTIPLE,
+    LaplaceMax,
+    LaplacePeeling,
     NormGamma,
     Rounding,
     StableCounts,
@@ -29,7 +31,6 @@ from sordino.kernel.mechanism import (
 )
 from sordino.kernel.noise import GUMBEL, LAPLACE, round_magnitudes, run_race
 from sordino.kernel.plan import rounded_sum, rounding_of
-from sordino.kernel.selection import LaplaceMax, LaplacePeeling
 
 SENSITIVITY = 0.7
 

@@ -21,8 +21,7 @@ from sordino.kernel import (
     SparseVector,
 )
 from sordino.kernel.events import PureDpEvent
-from sordino.kernel.mechanism import Rounding
-from sordino.kernel.selection import top_indices
+from sordino.kernel.mechanism import Rounding, top_indices
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 MULTIPLIER, SENSITIVITY = 1.3, 2.7

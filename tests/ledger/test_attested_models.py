@@ -13,7 +13,7 @@ from sordino.kernel.events import compose_events
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.ledger.account import Account
 from sordino.ledger.ledger import replay, verify_records
-from sordino.ledger.records import Dataset
+from sordino.ledger.store import Dataset
 from sordino.saving.files import model_digest
 
 

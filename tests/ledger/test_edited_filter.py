@@ -7,7 +7,7 @@ import pytest
 from sordino.errors import LedgerCorruptError
 from sordino.kernel.events import Relation, gaussian_event
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.ledger.records import seal
+from sordino.ledger.store import seal
 
 EDITED = {"orders": [1.0000001, "inf"], "shares": [0.9999999, 0], "spent_renyi": [0.0, 0.0]}
 

@@ -11,7 +11,7 @@ from sordino.errors import InvalidInputError, LedgerCorruptError
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.ledger.account import Account
 from sordino.ledger.ledger import chain_heads, replay, verify_records
-from sordino.ledger.records import Dataset, Status
+from sordino.ledger.store import Dataset, Status
 
 
 @pytest.fixture

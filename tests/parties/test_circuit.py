@@ -10,19 +10,22 @@ import pytest
 from tests.parties.arithmetic import Clear, Exhaustive, all_choices, noised_sum
 
 from sordino.errors import PartyError
-from sordino.execute.parties import law
-from sordino.execute.parties.engine import Draw, coarse_noise, joint_signs, one_hot
-from sordino.execute.parties.field import Field, lagrange
-from sordino.execute.parties.law import (
+from sordino.execute.parties import engine as circuit
+from sordino.execute.parties.engine import (
     COLUMNS,
     SOUNDNESS,
     CoarseLaw,
+    Draw,
     Wires,
+    coarse_noise,
     field_elements,
+    joint_signs,
+    one_hot,
     open_proven,
     plain_signs,
     with_proof,
 )
+from sordino.execute.parties.field import Field, lagrange
 
 LAWS = [CoarseLaw(), CoarseLaw(variance=3, fine=2, digits=3, largest=9), CoarseLaw.against(3)]
 
@@ -178,12 +181,12 @@ def test_the_mask_of_a_row_decides_what_is_opened_of_it_whatever_its_signs(monke
         0
     ]
     mask = (int(proofs[0][0, 0]) + (int(second) - int(first)) * pow(slope, -1, field.modulus)) % field.modulus
-    elements = law.field_elements
+    elements = circuit.field_elements
 
     def chosen(seed, count, numbers):
         return numbers.array([mask]) if seed == b"chosen" + b"masks" else elements(seed, count, numbers)
 
-    monkeypatch.setattr(law, "field_elements", chosen)
+    monkeypatch.setattr(circuit, "field_elements", chosen)
     assert _check(with_proof(signs[0], b"chosen", field)).ravel().tolist() == [second]
 
 

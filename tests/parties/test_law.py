@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sordino.execute.parties.engine import Lattice, Mode, NoiseShare
-from sordino.execute.parties.law import CoarseLaw, lattice_ripple
+from sordino.execute.parties.engine import CoarseLaw, Lattice, Mode, NoiseShare, lattice_ripple
 from sordino.kernel import NoiseSource
 
 

@@ -19,8 +19,8 @@ import sordino.parties.flower.simulation as flower_simulation
 from sordino.accounting import calibrate
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.errors import InvalidInputError, PlanError
+from sordino.execute.parties.engine import lattice_ripple
 from sordino.execute.parties.executor import SHARE, SharingClient, shared_grid
-from sordino.execute.parties.law import lattice_ripple
 from sordino.kernel import Batch, Full, Gaussian, NoiseSource, Question, Relation, Release
 from sordino.kernel.events import Listed
 from sordino.ledger import BudgetPolicy, Ledger

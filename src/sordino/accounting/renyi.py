@@ -17,7 +17,7 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from scipy import optimize, special
 
 from sordino.accounting.conversions import check_delta
-from sordino.accounting.pairs import dilute, mixture_divergence, tilt_log_moments
+from sordino.accounting.pld import dilute, mixture_divergence, tilt_log_moments
 from sordino.accounting.trees import Leaf, flatten, gaussian_mu, unsupported_error
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats

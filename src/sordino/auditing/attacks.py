@@ -22,9 +22,18 @@ from sordino.auditing.tape import Heard, Recording
 from sordino.kernel.arrays import Floats
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import FixedSize, Poisson
-from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, StableCounts, SymmetricGaussian
+from sordino.kernel.mechanism import (
+    Gaussian,
+    GumbelTopK,
+    JointSelection,
+    Laplace,
+    LaplaceMax,
+    LaplacePeeling,
+    NormGamma,
+    StableCounts,
+    SymmetricGaussian,
+)
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax, LaplacePeeling
 
 FIRST, ROUND = 25, 5_000
 """Transcripts before the first look of a gambler; each time as many as before, up to the second number."""

@@ -6,7 +6,11 @@ from sordino.kernel.events import Batch, Cyclic, Disjoint, FixedSize, Full, Pois
 from sordino.kernel.lazy import LazyVector, SparseVector
 from sordino.kernel.mechanism import (
     Gaussian,
+    GumbelTopK,
+    JointSelection,
     Laplace,
+    LaplaceMax,
+    LaplacePeeling,
     Mechanism,
     NormGamma,
     StableCounts,
@@ -16,7 +20,6 @@ from sordino.kernel.mechanism import (
 from sordino.kernel.noise import NoiseSource, public_generator
 from sordino.kernel.plan import Offer, PaperNoise, Plan, Printed, Question, Release, check_offer
 from sordino.kernel.query import ClippedSum, FromSum, Norm, OnLattice, Query
-from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax, LaplacePeeling
 
 __all__ = [
     "Banded", "Batch", "Buffered", "ClippedSum", "Correlated", "Curator", "Cyclic", "Disjoint",

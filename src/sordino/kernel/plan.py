@@ -18,6 +18,9 @@ from sordino.kernel.correlated import Correlated, Memory, Remembered
 from sordino.kernel.events import Cyclic, Full, Poisson, Relation, Sampling, check_event, compose_events
 from sordino.kernel.mechanism import (
     Gaussian,
+    GumbelTopK,
+    JointSelection,
+    LaplaceMax,
     Mechanism,
     OnGrid,
     Rounding,
@@ -37,7 +40,6 @@ from sordino.kernel.query import (
     RecordSums,
     missing,
 )
-from sordino.kernel.selection import GumbelTopK, JointSelection, LaplaceMax
 
 
 class Printed:

@@ -3,7 +3,7 @@
 from sordino.ledger.account import Account, Charge, FilterMode
 from sordino.ledger.ledger import Ledger, Reservation
 from sordino.ledger.policy import BudgetPolicy, RenyiFilter
-from sordino.ledger.records import Entry, Status
+from sordino.ledger.store import Entry, Status
 from sordino.ledger.team import Terms, fingerprint
 
 __all__ = [

@@ -34,9 +34,18 @@ from sordino.ledger.account import Account, Charge, FilterMode, charge_of, check
 from sordino.ledger.address import Address, hide, is_gone, is_mine, person, person_of, sign_owner
 from sordino.ledger.policy import MOST_TEXT, BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
-from sordino.ledger.records import Dataset, Entry, Status, damage_error, encode_event, seal
 from sordino.ledger.sqlite import SQLiteStore
-from sordino.ledger.store import Store, from_json, to_json
+from sordino.ledger.store import (
+    Dataset,
+    Entry,
+    Status,
+    Store,
+    damage_error,
+    encode_event,
+    from_json,
+    seal,
+    to_json,
+)
 from sordino.ledger.team import Terms, fingerprint, read_terms, use_approval, write_approval, write_terms
 from sordino.values import at_least, check_number, html_table
 

@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from sordino.errors import ApprovalNeededError, InvalidInputError, RoleError
-from sordino.ledger.records import Entry, damage_error, seal
-from sordino.ledger.store import Store
+from sordino.ledger.store import Entry, Store, damage_error, seal
 from sordino.values import check_number
 
 ROLES: Final = ("create", "spend", "approve", "read")

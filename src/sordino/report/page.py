@@ -16,7 +16,7 @@ from sordino.kernel.events import compose_events
 from sordino.ledger import BudgetPolicy, Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
 from sordino.ledger.ledger import booked_for, remaining_of
-from sordino.ledger.records import Status as Ended
+from sordino.ledger.store import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
 from sordino.runs.report import Status, guess, percent, templates_of

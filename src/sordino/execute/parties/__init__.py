@@ -1,7 +1,6 @@
 """Records that stay with their owners: sums with noise by secure multi-party computation."""
 
-from sordino.execute.parties.engine import Draw, Mode, NoiseShare
+from sordino.execute.parties.engine import CoarseLaw, Draw, Mode, NoiseShare
 from sordino.execute.parties.executor import PartiesExecutor, SimulatedParties
-from sordino.execute.parties.law import CoarseLaw
 
 __all__ = ["CoarseLaw", "Draw", "Mode", "NoiseShare", "PartiesExecutor", "SimulatedParties"]

@@ -18,8 +18,8 @@ from sklearn.base import clone
 from sordino.errors import InvalidInputError
 from sordino.estimators.linear import LogisticRegression
 from sordino.execute.local import LocalExecutor
+from sordino.execute.parties.engine import lattice_ripple
 from sordino.execute.parties.executor import SHARE, shared_grid
-from sordino.execute.parties.law import lattice_ripple
 from sordino.kernel import (
     ClippedSum,
     Curator,

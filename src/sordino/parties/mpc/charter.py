@@ -14,7 +14,7 @@ from typing import Any
 from sordino.errors import InvalidInputError
 from sordino.execute.parties import Mode
 from sordino.ledger.address import person
-from sordino.ledger.records import Entry
+from sordino.ledger.store import Entry
 from sordino.parties import words
 from sordino.parties.mpc.links import fingerprint, has_signed, sign
 from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, JointPlan

@@ -36,7 +36,7 @@ class ShamirEngine:
     whoever has left.
 
     **Privacy.** At most ``threshold`` members collude; these may deviate as they like and are found out
-    before anything is opened (:mod:`sordino.execute.parties.law`). Only noised sums are opened.
+    before anything is opened (:mod:`sordino.execute.parties.engine`). Only noised sums are opened.
     """
 
     def __init__(
