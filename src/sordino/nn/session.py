@@ -19,6 +19,7 @@ from sordino.execute.torch import ON_DEVICE, TorchExecutor
 from sordino.kernel import Plan, Question, check_offer
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
+from sordino.runs.journal import replace_durably
 
 # Two files: the checkpoint (released values only) is replaced as a whole every few steps; the journal gets
 # one line *before* each release. After a crash the state is that of the checkpoint, the position that of
@@ -72,12 +73,7 @@ class Checkpoint:
             "used": used,
             "run": asdict(saved),
         }
-        draft = self.path.with_name(self.path.name + ".new")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self.path)
+        replace_durably(self.path, lambda file: torch.save(content, file))
 
     def load(self, device: torch.device) -> tuple[TrainingState, SavedRun, dict[str, int]]:
         """Return the saved state; only tensors and plain values are read."""

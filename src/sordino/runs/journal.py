@@ -10,11 +10,11 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from sordino.accounting import canonical
 from sordino.errors import PlanError, PlanSpentError
@@ -101,6 +101,23 @@ class Journal:
         """Begin anew: what was counted belongs to a run that has ended."""
         self._file.truncate(0)
         os.fsync(self._file.fileno())
+
+
+def replace_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Replace a file as a whole, readable by its owner alone, on disk when this returns."""
+    draft = path.with_name(f"{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)  # a draft may have been there before
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name, too
+    finally:
+        os.close(folder)
 
 
 @dataclass(frozen=True)
@@ -330,20 +347,9 @@ class RoundBook:
         return dict(data)
 
     def _save(self, run: str, opened: Run) -> dict[str, Any]:
-        """Replace what is saved as a whole, readable by its owner alone, on disk when this returns."""
+        """Replace what is saved."""
         data = {"format": FORMAT, "run": run, **asdict(SavedRun.of(opened, self.recipe.digest))}
-        draft = self.folder / "run.json.new"
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(json.dumps(data))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self.folder / "run.json")
-        here = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(here)
-        finally:
-            os.close(here)
+        replace_durably(self.folder / "run.json", lambda file: file.write(json.dumps(data).encode()))
         return data
 
 

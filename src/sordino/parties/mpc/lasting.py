@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,13 +31,8 @@ from sordino.execute.parties.field import Field
 from sordino.kernel.arrays import Ints
 from sordino.parties.mpc.links import PartyLostError
 from sordino.parties.mpc.shamir import ShamirEngine
-from sordino.parties.mpc.transcript import (
-    Transcript,
-    digest_of,
-    open_private,
-    private_folder,
-    read_transcript,
-)
+from sordino.parties.mpc.transcript import Transcript, digest_of, private_folder, read_transcript
+from sordino.runs.journal import replace_durably
 
 PAUSE = 0.5  # seconds between two attempts to meet again
 TRIES = 10  # losses in one release; whoever comes back only to be lost again holds up nobody for ever
@@ -66,17 +60,9 @@ class Kept:
         return (raw[:_NAME].hex(), _numbers(raw[_NAME:])) if raw else None
 
     def keep(self, what: str, number: int, values: Any, attempt: str = "") -> None:
-        """Write shares of an attempt, or an answer; it is on disk as a whole when this returns."""
-        path = private_folder(self.folder) / f"{what}-{number}"
-        draft = path.with_suffix(".draft")
-        with open_private(draft, "wb") as file:
-            file.write(bytes.fromhex(attempt) + Field().dumps(Field().array(values.reshape(-1))))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        handle = os.open(self.folder, os.O_RDONLY)
-        os.fsync(handle)  # the new name, too
-        os.close(handle)
+        """Write shares of an attempt, or an answer."""
+        raw = bytes.fromhex(attempt) + Field().dumps(Field().array(values.reshape(-1)))
+        replace_durably(private_folder(self.folder) / f"{what}-{number}", lambda file: file.write(raw))
 
     def forget_shares(self, before: int) -> None:
         for path in self.folder.glob("shares-*"):
