@@ -245,8 +245,14 @@ class _Auditor:
         for attack, count in (*plan, (self._one_run, canaries), (self._black_box, fits)):
             begin, found = time.monotonic(), attack(count) if count else ()
             made += [replace(one, seconds=time.monotonic() - begin) for one in found]
-        report = self.report
-        self._require_difference(made, fits)
+        report, asked = self.report, len(self.verdict.recording.questions)
+        moved = any(self.verdict.nearest.values()) or any(attack.refuted for attack in made)
+        if not (moved or (fits and not asked)):  # outputs of what asks nothing are attacked
+            raise AuditError(
+                f"Nothing was attacked: no neighbour differs in any of {asked} answers: there is no verdict. "
+                "Pass data in which a unit counts"
+                + ("." if asked else ", and fits= for what asks no curator.")
+            )
         rates = (np.linspace(0, 1, 41) ** 2).tolist()
         return Audit(
             getattr(self.fit, "__name__", type(self.fit).__name__),
@@ -262,16 +268,6 @@ class _Auditor:
             self.confidence,
             self.made_up,
         )
-
-    def _require_difference(self, made: list[Attack], fits: int) -> None:
-        """Refuse a verdict where no neighbour moved an answer; outputs of what asks nothing are attacked."""
-        asked, refuted = len(self.verdict.recording.questions), any(attack.refuted for attack in made)
-        if not (refuted or any(self.verdict.nearest.values()) or (fits and not asked)):
-            raise AuditError(
-                f"Nothing was attacked: no neighbour differs in any of {asked} answers: there is no verdict. "
-                "Pass data in which a unit counts"
-                + ("." if asked else ", and fits= for what asks no curator.")
-            )
 
     # ------------------------------------------------------------------------------ the run and its claim
 
@@ -368,9 +364,10 @@ class _Auditor:
         near = max(self.verdict.nearest.values(), default=0.0)
         words = (
             f"{len(self.verdict.recording.questions)} questions were asked again on data that differ in one "
+            f"{self.report.unit}: only exact answers changed, by {100 * near:.4g} % of what their noise "
+            "is made to hide, at most"
         )
-        words += f"{self.report.unit}: only exact answers changed, by {100 * near:.4g} % of what their noise "
-        yield Attack("replay", words + "is made to hide, at most", False)
+        yield Attack("replay", words, False)
 
     def _try_canary(self, records: Records, name: str, canary: tuple[Any, ...] | None, unit: int) -> None:
         """Put a canary in, replay on its neighbour, and keep the pair whose answers are furthest apart."""
@@ -387,8 +384,7 @@ class _Auditor:
             made = [records.changed(unit, one) for one in others] + [records] * (not leaves)
             steps = 3 - relation.contributions
             neighbours += [Neighbour(f"{name}, replaced", self.runner(one), None, steps) for one in made]
-        rounding = self._rounding_of(recorded)
-        left = None
+        rounding, left = self._rounding_of(recorded), None
         for neighbour in neighbours:
             replayed = compare_neighbour(verdict, neighbour, rounding, unit)
             reach = _reach(recorded, replayed) / neighbour.steps

@@ -279,15 +279,8 @@ class Tape:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_turn)
             stack.callback(_tape.reset, _tape.set(self))
-            stack.enter_context(_replace_calls(Curator, "__init__", _record_opening))
-            stack.enter_context(_replace_calls(Curator, "release", _record_release))
-            stack.enter_context(_replace_calls(curator, "answer", _record_answer))
-            stack.enter_context(_replace_calls(planned.Question, "privatised", _record_noise))
-            stack.enter_context(_replace_calls(parties, "_quantise", _record_contribution))
-            stack.enter_context(_replace_calls(Ask, "open_ledger", lambda original, tape, ask: None))
-            for sampling in _SAMPLINGS:
-                stack.enter_context(_replace_calls(sampling, "draw", _record_draw))
-                stack.enter_context(_replace_calls(sampling, "shares", _record_share))
+            for owner, name, instead in _HEARD:
+                stack.enter_context(_replace_calls(owner, name, instead))
             yield self
 
     def source(self, what: int, otherwise: Any) -> Any:
@@ -368,12 +361,6 @@ def _replace_calls(owner: Any, name: str, instead: Callable[..., Any]) -> Iterat
         setattr(owner, name, original)
 
 
-def _record_opening(
-    original: Any, tape: Tape, self: Any, executor: Any, plan: Plan, *rest: Any, **known: Any
-) -> None:
-    original(self, Listener(tape, executor, plan), plan, *rest, **known)
-
-
 def _record_release(original: Any, tape: Tape, self: Any, name: str, params: Any = None) -> Any:
     """Note where an asker gets another answer than the last one that was heard, or than its mean."""
     found, release = original(self, name, params), self.plan.releases[name]
@@ -422,10 +409,7 @@ def _record_draw(original: Any, tape: Tape, self: Any, population: int, position
         tape.drawn = tape.absent is None or bool(np.isin(tape.absent.rows(population), found).any())
         if isinstance(self, Poisson) and self.rate < 1.0 and tape.questions:
             tape.questions[-1].batch = len(found)
-    if left_out is None:
-        return found
-    rows = np.arange(population) if found is None else found
-    return rows[~np.isin(rows, left_out)]
+    return found if left_out is None else _left(found, population, left_out)
 
 
 def _record_share(original: Any, tape: Tape, self: Any, sizes: Any, position: int, noise: Any) -> Any:
@@ -445,9 +429,27 @@ class Fewer:
     gone: Any
 
     def rows(self, count: int) -> Any:
-        found = self.share.rows(count)
-        rows = np.arange(count) if found is None else found
-        return rows[~np.isin(rows, self.gone)]
+        return _left(self.share.rows(count), count, self.gone)
+
+
+def _left(found: Any, count: int, gone: Any) -> Any:
+    """Return the rows that were drawn, all where that is None, without those that are gone."""
+    rows = np.arange(count) if found is None else found
+    return rows[~np.isin(rows, gone)]
+
+
+_HEARD: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    (Curator, "__init__", lambda original, tape, self, executor, plan, *rest, **known: original(
+        self, Listener(tape, executor, plan), plan, *rest, **known)),
+    (Curator, "release", _record_release),
+    (curator, "answer", _record_answer),
+    (planned.Question, "privatised", _record_noise),
+    (parties, "_quantise", _record_contribution),
+    (Ask, "open_ledger", lambda original, tape, ask: None),
+    *((sampling, "draw", _record_draw) for sampling in _SAMPLINGS),
+    *((sampling, "shares", _record_share) for sampling in _SAMPLINGS),
+)  # fmt: skip
+"""The calls of the kernel that a tape listens to, and what is called in their place."""
 
 
 # ------------- Exact answers as vectors whose distance a sensitivity bounds, whatever kind of answer it is
@@ -669,19 +671,13 @@ def _differences(recorded: Recording, replayed: Recording, most: float) -> Itera
         yield "questions", f"{names[0]} became {names[1]}"
     for ours, theirs in zip(recorded.questions, replayed.questions, strict=False):
         yield from _differences_of_one(ours, theirs, most)
-    away = first_difference(recorded.state, replayed.state)
-    if away is not None:
+    if (away := first_difference(recorded.state, replayed.state)) is not None:
         yield "state", f"differs at {_place(away)}"
 
 
 def _differences_of_one(ours: Heard, theirs: Heard, most: float) -> Iterable[tuple[str, str]]:
-    for kind, one, other in (
-        ("questions", ours.facts, theirs.facts),
-        ("parameters", ours.params, theirs.params),
-        ("answers", ours.answer, theirs.answer),
-    ):
-        away = first_difference(one, other)
-        if away is not None:
+    for kind, name in (("questions", "facts"), ("parameters", "params"), ("answers", "answer")):
+        if (away := first_difference(getattr(ours, name), getattr(theirs, name))) is not None:
             yield kind, f"{ours.name} differs at {_place(away)}"
     if ours.exact is None or theirs.exact is None:
         yield "exact answer", f"that of {ours.name} passed no mechanism"
