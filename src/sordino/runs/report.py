@@ -494,7 +494,26 @@ class PrivacyReport:
         run, no text can prove: the result says that it is a copy.
         """
         try:
-            return cls._read(data)
+            if data["format"] != FORMAT:
+                raise InvalidInputError(f"Expected a report of format {FORMAT}. Upgrade sordino to read it.")
+            claim, grid = data["paper_claim"], data["discretisation"]
+            texts: dict[str, Any] = {name: tuple(str(item) for item in data[name]) for name in _TEXTS}
+            return cls(
+                epsilon=float(data["epsilon"]),
+                delta=float(data["delta"]),
+                relation=Relation.parse(data["relation"]),
+                unit=str(data["unit"]),
+                accountant=str(data["accountant"]),
+                event=decode(data["event"]),
+                releases=tuple(ReleaseReport(**release) for release in data["releases"]),
+                noise_source=str(data["noise_source"]),
+                seeded=bool(data["seeded"]),
+                paper_claim=PaperClaim(**claim) if claim is not None else None,
+                discretisation=None if grid is None else float(grid),
+                learned=tuple(map(Price.from_dict, data["learned"])),
+                copied=True,
+                **texts,
+            )
         except InvalidInputError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError):
@@ -508,29 +527,6 @@ class PrivacyReport:
         except (ValueError, TypeError, RecursionError):
             raise InvalidInputError("Expected a privacy report as JSON text.") from None
         return cls.from_dict(data)
-
-    @classmethod
-    def _read(cls, data: dict[str, Any]) -> PrivacyReport:
-        if data["format"] != FORMAT:
-            raise InvalidInputError(f"Expected a report of format {FORMAT}. Upgrade sordino to read it.")
-        claim, grid = data["paper_claim"], data["discretisation"]
-        texts: dict[str, Any] = {name: tuple(str(item) for item in data[name]) for name in _TEXTS}
-        return cls(
-            epsilon=float(data["epsilon"]),
-            delta=float(data["delta"]),
-            relation=Relation.parse(data["relation"]),
-            unit=str(data["unit"]),
-            accountant=str(data["accountant"]),
-            event=decode(data["event"]),
-            releases=tuple(ReleaseReport(**release) for release in data["releases"]),
-            noise_source=str(data["noise_source"]),
-            seeded=bool(data["seeded"]),
-            paper_claim=PaperClaim(**claim) if claim is not None else None,
-            discretisation=None if grid is None else float(grid),
-            learned=tuple(map(Price.from_dict, data["learned"])),
-            copied=True,
-            **texts,
-        )
 
     def to_html(self) -> str:
         """Return a page of its own: no scripts, nothing loaded from elsewhere."""

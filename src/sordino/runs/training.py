@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -83,20 +83,6 @@ def choices(noise: str, population: int, batch: float, steps: int) -> Iterator[C
         yield _choice(best_buffers(steps, most), most, 1.0, steps)
     else:
         yield _choice(best_taps(steps, most), most, 1.0, steps)
-
-
-def least_error(
-    noise: str, population: int, batch: float, steps: int, multiplier: Callable[[Choice], float]
-) -> Choice:
-    """Return the choice of the least error at its calibrated multiplier; bands are added while they help."""
-    best: tuple[float, Choice] | None = None
-    for choice in choices(noise, population, batch, steps):
-        error = choice.error * multiplier(choice)
-        if best is not None and error >= best[0]:
-            break
-        best = error, choice
-    assert best is not None
-    return best[1]
 
 
 def _choice(strategy: Strategy, parts: int, rate: float, steps: int) -> Choice:
@@ -228,12 +214,15 @@ class Training:
         return _multiplier(plan) * plan.relation.contributions, self._certify(plan)
 
     def chosen(self, epsilon: float) -> Choice:
-        """Return noise and batches of the least error for an epsilon."""
-
-        def multiplier(choice: Choice) -> float:
-            return _multiplier(calibrate(self._plan(choice), epsilon, self._delta()))
-
-        return least_error(self.noise, self.rows, self.batch_size, self.steps, multiplier)
+        """Return noise and batches of the least error for an epsilon; bands are added while they help."""
+        least, best = math.inf, None
+        for choice in choices(self.noise, self.rows, self.batch_size, self.steps):
+            error = choice.error * _multiplier(calibrate(self._plan(choice), epsilon, self._delta()))
+            if best is not None and error >= least:
+                break
+            least, best = error, choice
+        assert best is not None
+        return best
 
     def _certify(self, plan: Plan) -> Certificate:
         return certify(plan.event(), self._delta(), plan.relation)

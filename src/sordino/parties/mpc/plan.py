@@ -152,8 +152,12 @@ class JointPlan:
 
     @cached_property
     def slack(self) -> float:
-        """The part of delta that the distance of the noise from a Gaussian takes."""
-        return noise_slack(self.share, self.coordinates, self.ask.epsilon)
+        r"""The part of delta, ``(1 + e^eps) tau``, with tau the distance of all that is opened from its law.
+
+        ``P(M' in S) <= P(M in S) + tau <= e^eps P(M~ in S) + delta + tau <= e^eps P(M~' in S) + delta +
+        (1 + e^eps) tau`` for laws M, M~ on neighbours and M', M~' at distance tau from them.
+        """
+        return (1 + math.exp(self.ask.epsilon)) * self.coordinates * self.share.distance
 
     def check_feasible(self) -> None:
         """Refuse a plan whose sums would not fit, by a rehearsal with its own noise and without data."""
@@ -193,15 +197,6 @@ class JointPlan:
         return found
 
 
-def noise_slack(share: NoiseShare, coordinates: int, epsilon: float) -> float:
-    r"""Return ``(1 + e^eps) tau`` with tau the distance of everything opened from its ideal law.
-
-    ``P(M' in S) <= P(M in S) + tau <= e^eps P(M~ in S) + delta + tau <= e^eps P(M~' in S) + delta +
-    (1 + e^eps) tau`` for laws M, M~ on neighbours and M', M~' at distance tau from them.
-    """
-    return (1 + math.exp(epsilon)) * coordinates * share.distance
-
-
 def make_plan(
     consortium: str,
     members: list[dict[str, Any]],
@@ -215,7 +210,7 @@ def make_plan(
     """Calibrate a task for a consortium.
 
     The noise is the smallest with which the whole run is (epsilon, delta)-DP towards every coalition of
-    ``threshold`` parties and everybody outside; see :func:`noise_slack` for the part of delta it costs.
+    ``threshold`` parties and everybody outside; see :attr:`JointPlan.slack` for the part of delta it costs.
     ``charter`` and ``dropouts`` are the optional words of a plan.
     """
     noise = NoiseSource.from_os()
