@@ -33,7 +33,7 @@ from sordino.literature.reproduce.parties import World
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.links import Limits, Member, fingerprint_of
 from sordino.parties.mpc.shamir import ShamirEngine
-from sordino.parties.mpc.tasks import OutputPerturbation
+from sordino.parties.mpc.plan import OutputPerturbation
 from sordino.solvers.sparse import Ight
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"

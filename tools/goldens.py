@@ -233,7 +233,7 @@ def parties() -> Iterator[Golden]:
     from sordino.execute import LocalExecutor
     from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
     from sordino.kernel import Curator, NoiseSource
-    from sordino.parties.mpc.tasks import joint_task
+    from sordino.parties.mpc.plan import joint_task
 
     budget = {"epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"}
 

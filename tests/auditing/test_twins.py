@@ -17,7 +17,6 @@ from sordino.estimators.search import PrivateSearchCV
 from sordino.execute.local import LocalExecutor
 from sordino.execute.persons import Owners
 from sordino.kernel import Curator, NoiseSource, Norm, Plan, Release, curator
-from sordino.kernel import mechanism as planned
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import InTurn, Relation
 from sordino.kernel.mechanism import (
@@ -27,6 +26,7 @@ from sordino.kernel.mechanism import (
     Laplace,
     LaplaceMax,
     OnGrid,
+    Rounding,
     StableCounts,
 )
 from sordino.kernel.plan import Question
@@ -97,7 +97,7 @@ def test_half_of_exact_noise(monkeypatch):
 def test_a_lattice_too_coarse_for_the_noise_that_is_not_paid_for(monkeypatch):
     assert caught(regression(secure_noise=True)) == set()
     monkeypatch.setattr(OnGrid, "lattice", lambda self, sensitivity: 4.0 * sensitivity)
-    monkeypatch.setattr(planned, "widen", lambda sensitivity, error, corner: sensitivity)
+    monkeypatch.setattr(Rounding, "widen", lambda self, sensitivity, corner=0.0, errors=1.0: sensitivity)
     monkeypatch.setattr(NoiseSource, "rounded_gaussian", lambda self, std, shape: np.zeros(shape, dtype=int))
     assert {"replay", "sensitivity"} <= caught(regression(secure_noise=True))
 

@@ -19,8 +19,7 @@ from sordino.parties.mpc import control, links, shamir
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.lasting import Lasting
 from sordino.parties.mpc.party import load_local
-from sordino.parties.mpc.plan import JointPlan, in_words
-from sordino.parties.mpc.tasks import joint_task
+from sordino.parties.mpc.plan import JointPlan, in_words, joint_task
 from sordino.problems.scales import BINS
 from sordino.runs import Ask, Fitted, PrivacyReport, Promise
 from sordino.solvers.base import NoisyCoefficients

@@ -22,8 +22,7 @@ from sordino.parties.mpc import links, shamir
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.control import Answer, ask
 from sordino.parties.mpc.links import Link, Member, Mesh
-from sordino.parties.mpc.plan import JointPlan, in_words, make_plan
-from sordino.parties.mpc.tasks import joint_task
+from sordino.parties.mpc.plan import JointPlan, in_words, joint_task, make_plan
 from sordino.parties.words import Code, PlanRefusedError
 from sordino.runs import Ask, Promise
 

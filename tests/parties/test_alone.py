@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.literature.local import Gradients, Outputs, SingleMinimisers, SplitMinimisers
-from sordino.parties.mpc.tasks import WeightedMinimiser
+from sordino.parties.mpc.plan import WeightedMinimiser
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Promise, Task, run

@@ -6,7 +6,7 @@ import pytest
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.literature.local import Gradients, Outputs
-from sordino.parties.mpc.tasks import OutputPerturbation
+from sordino.parties.mpc.plan import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task, run

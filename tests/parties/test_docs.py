@@ -13,7 +13,7 @@ from sordino.cli import main
 from sordino.parties.mpc.config import SECTIONS
 from sordino.parties.mpc.control import plan_from
 from sordino.parties.mpc.links import make_key
-from sordino.parties.mpc.tasks import ESTIMATORS
+from sordino.parties.mpc.plan import ESTIMATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "parties" / "walk-through.md").read_text("utf-8")

@@ -25,7 +25,7 @@ from sordino.kernel import (
     Release,
     check_offer,
 )
-from sordino.parties.mpc.tasks import WeightedMinimiser, joint_task
+from sordino.parties.mpc.plan import WeightedMinimiser, joint_task
 from sordino.problems.covariance import GramProduct
 from sordino.problems.losses import LOSSES
 from sordino.problems.minimiser import CertifiedMinimiser

@@ -6,7 +6,7 @@ from tests.parties.helpers import Consortium
 
 import sordino
 from sordino.errors import InvalidInputError
-from sordino.parties.mpc.tasks import ESTIMATORS, joint_task
+from sordino.parties.mpc.plan import ESTIMATORS, joint_task
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "relation": "add-remove"}
 PARAMS = {"classes": ["ill", "well"], "data_norm": 1.0, "solver": "gd", "max_iter": 3}

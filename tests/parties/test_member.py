@@ -13,7 +13,6 @@ from tests.parties.test_partners import _plan
 from sordino.cli import main
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.parties.mpc import plan as mpc_plan
-from sordino.parties.mpc import tasks as mpc_tasks
 from sordino.parties.mpc.charter import Approvals
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import PartyRun
@@ -198,9 +197,9 @@ def test_an_estimator_that_no_plan_knows_is_answered_with_those_that_it_may_name
 def test_a_run_builds_its_task_once_and_plans_once(tmp_path, monkeypatch):
     """As far as a member comes alone: checks, words, connecting."""
     three, built, planned = Consortium(tmp_path, connect=0.2), [], []
-    make, plan = mpc_tasks.joint_task, mpc_tasks.Task.plan
+    make, plan = mpc_plan.joint_task, mpc_plan.Task.plan
     monkeypatch.setattr(mpc_plan, "joint_task", lambda *a: built.append(1) or make(*a))
-    monkeypatch.setattr(mpc_tasks.Task, "plan", lambda self: planned.append(1) or plan(self))
+    monkeypatch.setattr(mpc_plan.Task, "plan", lambda self: planned.append(1) or plan(self))
     with pytest.raises(SordinoError, match="Connecting"):
         _take_part(three, 0, three.plan_path, approve=True)
     assert (len(built), len(planned)) == (1, 1)

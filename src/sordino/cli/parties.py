@@ -278,8 +278,7 @@ def consortium() -> None:
 def plan(config: Path, output: Path) -> None:
     """Calibrate the noise of a task and write the plan that all members will check."""
     from sordino.parties.mpc.control import plan_from
-    from sordino.parties.mpc.plan import in_time
-    from sordino.parties.mpc.tasks import seconds_of
+    from sordino.parties.mpc.plan import in_time, seconds_of
 
     made = plan_from(config)
     made.save(output)

@@ -37,7 +37,7 @@ from sordino.kernel.mechanism import TiltedObjective
 from sordino.kernel.query import Parts, RecordSums
 from sordino.literature import formulas
 from sordino.literature.formulas import Uncertified, paper_noise
-from sordino.parties.mpc.tasks import WeightedMinimiser
+from sordino.parties.mpc.plan import WeightedMinimiser
 from sordino.problems.losses import Loss
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.problem import Problem

@@ -37,8 +37,8 @@ from sordino.literature.local import (
 )
 from sordino.literature.reproduce import tables
 from sordino.parties.mpc.links import Limits, Member
+from sordino.parties.mpc.plan import OutputPerturbation
 from sordino.parties.mpc.shamir import ShamirEngine
-from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task, run

@@ -17,8 +17,7 @@ from sordino.ledger.address import person
 from sordino.ledger.store import Entry
 from sordino.parties import words
 from sordino.parties.mpc.links import fingerprint, has_signed, sign
-from sordino.parties.mpc.plan import MAX_EPSILON, MAX_MEMBERS, JointPlan
-from sordino.parties.mpc.tasks import ESTIMATORS, MAX_FEATURES, TEXT
+from sordino.parties.mpc.plan import ESTIMATORS, MAX_EPSILON, MAX_FEATURES, MAX_MEMBERS, TEXT, JointPlan
 from sordino.parties.mpc.transcript import (
     Story,
     Transcript,

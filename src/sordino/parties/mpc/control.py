@@ -31,8 +31,7 @@ from sordino.parties.mpc.charter import Charter
 from sordino.parties.mpc.config import PartyConfig, check_partners
 from sordino.parties.mpc.lasting import may_be_open
 from sordino.parties.mpc.links import Credentials, accept, fingerprint_of, peer_fingerprint
-from sordino.parties.mpc.plan import JointPlan, make_plan
-from sordino.parties.mpc.tasks import seconds_of
+from sordino.parties.mpc.plan import JointPlan, make_plan, seconds_of
 from sordino.parties.mpc.transcript import open_private, private_folder, read_transcript
 from sordino.parties.words import DIGEST, Code, PlanRefusedError, code_of, read_toml, show
 
