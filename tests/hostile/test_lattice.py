@@ -14,7 +14,7 @@ from sordino.execute import LocalExecutor
 from sordino.execute.parties import engine as lattice
 from sordino.execute.parties.engine import quantise
 from sordino.kernel import ClippedSum, Gaussian, Norm, Relation, Release
-from sordino.kernel import mechanism as planned
+from sordino.kernel.mechanism import Rounding
 from sordino.problems.covariance import GramProduct
 
 SPACING, MULTIPLIER = 2.0**-24, 2.5
@@ -65,7 +65,7 @@ def test_rounding_takes_no_pair_beyond_the_widened_sensitivity():
 
 
 def test_rounding_without_its_widening_is_found(monkeypatch):
-    monkeypatch.setattr(planned, "widen", lambda sensitivity, error, corner: sensitivity)
+    monkeypatch.setattr(Rounding, "widen", lambda self, sensitivity, corner=0.0, errors=1.0: sensitivity)
     monkeypatch.setattr(lattice, "_round_up", lambda std: std)
     assert farthest_neighbours() > 1.0
 
