@@ -32,8 +32,8 @@ from sordino.literature.local import Gradients, LocalObjective, Outputs, Printed
 from sordino.literature.reproduce.parties import World
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.links import Limits, Member, fingerprint_of
-from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.plan import OutputPerturbation
+from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.solvers.sparse import Ight
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"
