@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sordino.kernel.clip import tensors as clip_tensors
-from sordino.nn import engines, ghosts
+from sordino.nn import engines
 from sordino.nn import operations as products
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import GhostEngine
@@ -197,7 +197,7 @@ def trainable(network):
 @pytest.mark.parametrize("cost", [1e9, 0.0], ids=["norms", "formed"])
 def test_every_operation_agrees_with_float64(name, cost, monkeypatch):
     monkeypatch.setattr(
-        ghosts, "_direct_pays", lambda found: cost == 0.0 and not isinstance(found, ghosts.Table)
+        engines, "_direct_pays", lambda found: cost == 0.0 and not isinstance(found, engines.Table)
     )
     network, vector, x, y = made(name)
     trainable(network)
@@ -240,10 +240,10 @@ def rounded(values, bits):
 @pytest.mark.parametrize(("bits", "coarse"), [(10, 2.0**-11), (7, 2.0**-8)], ids=["TF32", "bfloat16"])
 def test_a_record_adds_at_most_its_clip_where_products_round(name, bits, coarse, monkeypatch):
     """Norms and sums read rounded numbers, and the clip knows how far they are rounded."""
-    monkeypatch.setattr(ghosts, "_direct_pays", lambda found: False)
-    grams, added = clip_tensors._products, ghosts.product32
+    monkeypatch.setattr(engines, "_direct_pays", lambda found: False)
+    grams, added = clip_tensors._products, engines.product32
     monkeypatch.setattr(clip_tensors, "_products", lambda v, multiply=None: grams(rounded(v, bits)))
-    monkeypatch.setattr(ghosts, "product32", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
+    monkeypatch.setattr(engines, "product32", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
     monkeypatch.setattr(engines, "product_inputs", lambda device: coarse)
     network, vector, x, y = made(name)
     with quiet_dropout(network.model):
@@ -266,7 +266,7 @@ def test_halves_are_multiplied_as_they_are_and_a_record_adds_at_most_its_clip(na
         return (left, right) if few else (left.bfloat16(), right.bfloat16())
 
     monkeypatch.setattr(products, "_alike", halved)
-    monkeypatch.setattr(ghosts, "_direct_pays", lambda found: direct)
+    monkeypatch.setattr(engines, "_direct_pays", lambda found: direct)
     network, vector, x, y = made(name)
     with quiet_dropout(network.model):
         for i in range(len(x)):
@@ -289,8 +289,8 @@ WINDOWS, SUMMED = products._windows, torch.Tensor.sum_to_size
 @pytest.mark.parametrize(
     ("where", "what", "twin", "name"),
     [
-        (ghosts, "_merge", _no_cross_terms, "tied"),
-        (ghosts, "_norms_add_up", lambda graph, paths: True, "functions"),
+        (engines, "_merge", _no_cross_terms, "tied"),
+        (engines, "_norms_add_up", lambda graph, paths: True, "functions"),
         (torch.Tensor, "sum_to_size", lambda value, *shape: SUMMED(value, *shape) / 2, "standardised"),
         (products, "_windows", lambda a, k, d, s: WINDOWS(a.flip(2), k, d, s), "video"),
     ],

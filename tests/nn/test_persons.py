@@ -17,7 +17,7 @@ from sordino.execute.persons import Owners
 from sordino.execute.torch import TorchExecutor, _round_up
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, ghosts, make_private
+from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, engines, make_private
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
@@ -124,9 +124,9 @@ PRESENT = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])  # a person of three 
 @pytest.mark.parametrize("cost", [1e9, 0.0], ids=["norms", "formed"])
 def test_every_operation_agrees_with_float64_for_persons(name, cost, monkeypatch):
     def pays(found):
-        return cost == 0.0 and not isinstance(found, ghosts.Table)
+        return cost == 0.0 and not isinstance(found, engines.Table)
 
-    monkeypatch.setattr(ghosts, "_direct_pays", pays)
+    monkeypatch.setattr(engines, "_direct_pays", pays)
     network, vector, x, y = test_operations.made(name, 6)
     test_operations.trainable(network)
     engine = GhostEngine(network)

@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from sordino.nn import ghosts
+from sordino.nn import engines
 from sordino.nn import operations as products
 from sordino.nn import operations as windows
 from sordino.nn.compiled import CompiledEngine
-from sordino.nn.engines import GhostEngine, VmapEngine
-from sordino.nn.ghosts import Rows
+from sordino.nn.engines import GhostEngine, Rows, VmapEngine
 from sordino.nn.network import Network
 
 torch.set_num_threads(1)
@@ -107,7 +106,7 @@ def test_pairs_of_windows_are_sums_of_pairs_of_places(groups, kernel, stride, pa
 
 def test_a_gram_matrix_that_misses_an_entry_of_the_kernel_breaks_the_clip(monkeypatch):
     """The bound is of what is summed: with one place too few a record adds more than its clip."""
-    monkeypatch.setattr(ghosts, "_direct_pays", lambda found: False)
+    monkeypatch.setattr(engines, "_direct_pays", lambda found: False)
     net = Network(nn.Conv2d(2, 3, 3, padding=1, bias=False), lambda outputs, wanted: (outputs * wanted).sum())
     x, g = torch.ones(1, 2, 8, 8), torch.ones(1, 3, 8, 8)
     added = float(GhostEngine(net).clipped_sum(net.flat(), x, g, 1.0).double().norm())

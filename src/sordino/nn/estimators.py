@@ -21,7 +21,7 @@ from sordino.checks import check_data, declared_bound
 from sordino.errors import InvalidInputError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of
 from sordino.execute.persons import Owners
-from sordino.kernel import Relation, public_generator
+from sordino.kernel import public_generator
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip.tensors import row_factors
 from sordino.nn.data import single, source_of
@@ -103,6 +103,10 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         return self.module is not None
 
     @property
+    def secure_noise(self) -> bool:  # type: ignore[override]
+        return bool((self.trainer_options or {}).get("secure_noise", False))
+
+    @property
     def _corrects(self) -> bool:
         """Whether the network corrects a linear model of the table: the default there."""
         return self.schema is not None and self.module is None
@@ -165,15 +169,11 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         loss, margins, values = self._linear_targets(targets, outputs)
         rows = executor_of(X, values, bound, intercept)
         rows = rows if groups is None else GroupedExecutor(rows, groups)
-        each = declared_rows(self, groups is not None)
-        unit = "record" if groups is None and self.rows_per_person is None else "person"
         problem = Problem(
             loss,
             rows.population,
             X.shape[1],
-            Relation.parse(self.relation),
-            ask.epsilon / each,
-            ask.delta,
+            **self._shared_facts(ask, groups is not None),
             outputs=margins,
             data_norm=bound,
             intercept=intercept,
@@ -181,9 +181,6 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
             table=basis is not None,
             lines=() if basis is None else self.encoder_.lines,
             free=() if basis is None else self.encoder_.free,
-            unit=unit,
-            secure_noise=bool((self.trainer_options or {}).get("secure_noise", False)),
-            rows=each,
         )
         solver = make_solver("auto" if groups is None else "gd", problem, Options())
         public, name = self._facts(problem, groups is not None), f"{type(self).__name__} (linear model)"

@@ -24,8 +24,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.torch import ShardedExecutor, TorchExecutor
 from sordino.kernel.clip.tensors import LARGEST_CLIP
 from sordino.nn.compiled import even_block
-from sordino.nn.engines import GhostEngine
-from sordino.nn.ghosts import KEEPING
+from sordino.nn.engines import KEEPING, GhostEngine
 from sordino.nn.network import Network, make_up_records
 from sordino.nn.operations import Graph, Routes, Use, find_saved
 
