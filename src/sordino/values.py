@@ -153,6 +153,15 @@ def at_least(value: float, digits: int = 4) -> str:
     return at_most(value, digits, ROUND_FLOOR)
 
 
+def plain_number(value: float, digits: int = 10, sign: str = "") -> str:
+    """Return a number as people write it: 0.00001, 0.25, 1, 5,000; powers of ten far beyond."""
+    if 1e-3 <= abs(value) < 1e12:
+        return f"{float(f'{value:.{digits}g}'):{sign},.12g}"
+    if 1e-7 <= abs(value) < 1e-3:
+        return np.format_float_positional(float(f"{value:.{min(digits, 4)}g}"), trim="-", sign=sign == "+")
+    return f"{value:{sign}.3g}"
+
+
 def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]], caption: str = "") -> str:
     """Return a table that a notebook shows; every text is escaped."""
     top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)

@@ -112,7 +112,7 @@ def test_targets_that_pile_up_at_a_bound_ask_for_wider_bounds():
     public = np.random.default_rng(2)
     X, y = public.uniform(-0.5, 0.5, (4000, 3)), public.uniform(8.0, 9.0, 4000)
     for bound, words in (
-        (2.0, "wider bounds of the targets: their mean lies at the bound 2"),
+        (2.0, "other bounds of the targets: their released mean lies at the bound 2. Where"),
         (9e4, "tighter"),
     ):
         model = sordino.LinearRegression(0.3, 1e-6, data_norm=1.0, target_bound=bound)

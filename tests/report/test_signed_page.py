@@ -84,7 +84,7 @@ def test_what_is_predicted_and_its_numbers_are_said_in_words():
     ]
     assert [target_words(several, True), target_words(SimpleNamespace())] == ["the class = c", ""]
     said = [plain_number(v, 3, "+") for v in (1843.2, -4271.0, 0.04851, 0.0, 3e7)]
-    assert said == ["+1,840", "-4,270", "+0.0485", "+0", "+3e+07"]
+    assert said == ["+1,840", "-4,270", "+0.0485", "+0", "+30,000,000"]
 
 
 def test_pairs_are_maps_on_one_scale_and_counts_are_logarithms():

@@ -58,7 +58,14 @@ from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.auto import Around
 from sordino.solvers.base import LinearFit
 from sordino.tables.shapes import hidden_effects, shapes_of
-from sordino.values import among, check_flag, check_mapping, check_not_negative, check_positive
+from sordino.values import (
+    among,
+    check_flag,
+    check_mapping,
+    check_not_negative,
+    check_positive,
+    plain_number,
+)
 
 
 def loss_of(estimator: Any, *targets: Targets) -> Loss:
@@ -193,10 +200,10 @@ class Coefficients(Tabular, PrivateEstimator):
         found = LinearFit.of(last, problem)
         if getattr(last, "bitten", False):
             self._warn(
-                "released residuals say that the targets are skewed. The mean was corrected, but records "
-                "times epsilon are too few for these bounds to correct each slope: their direction is that "
-                "of clipped targets, which their stated noise does not count (sordino.intervals does). "
-                "Use fewer columns, tighter bounds or more budget."
+                "released residuals say that the targets are skewed: clips cut the few that are large. The "
+                "mean prediction was corrected for that. The effects of columns were not, because records "
+                "times epsilon are too few for these bounds: an effect can be off by more than its stated "
+                "noise (paid intervals count that). Use fewer columns, tighter bounds or more budget."
             )
         if not np.isfinite(np.append(found.coef, found.intercept)).all():
             self._warn(
@@ -398,10 +405,11 @@ class LinearModel(LinearParameters, Coefficients):
             target = declared_target(self)
             unit = (target and (target.unit or target.name)) or "the target"
             self._warn(
-                f"few records have {names}{' and others' if rare.size > 3 else ''}, or lack such a flag, and "
-                f"clips may hide up to {float(hidden[rare].max()):,.4g} ({unit}) of what it does: the model "
-                "can show far too little of it. The stated noise counts that. Intervals that are paid for "
-                "tell more, as do more records, more epsilon or tighter bounds of the target."
+                f"few records have {names}{' and others' if rare.size > 3 else ''} (or, of a flag, few do "
+                "not), and clips cut their targets: the effect that the model shows may be nearer to zero "
+                f"than the true one by up to {plain_number(float(hidden[rare].max()), 3)} ({unit}). The "
+                "stated noise counts that. Paid intervals, more records, more epsilon or tighter bounds of "
+                "the target tell more."
             )
         return hidden
 
@@ -539,9 +547,11 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         near = min(found["target_range_"], key=lambda end: abs(end - mean))
         if abs(near - mean) > _PILED * np.ptp(found["target_range_"]):
             return "tighter bounds of the targets"
+        near, other = map(plain_number, sorted(found["target_range_"], key=lambda end: abs(end - near)))
         return (
-            f"wider bounds of the targets: their mean lies at the bound {near:g}, to which those beyond it "
-            "are clipped. If none lies beyond it, move the other bound nearer"
+            f"other bounds of the targets: their released mean lies at the bound {near}. Where targets can be "
+            f"beyond it, declare it wider; where none can, declare {other}, the other one, nearer: the noise "
+            "grows with the distance of both"
         )
 
     def _centres(self) -> bool:

@@ -14,6 +14,7 @@ from sordino.estimators.metrics import CalibrationCurve
 from sordino.estimators.pca import PCA
 from sordino.kernel.arrays import Floats
 from sordino.runs.report import at_most
+from sordino.values import plain_number
 
 # ----- One style for all plots: colours that everybody can tell apart, log axes whose labels do not overlap
 
@@ -52,7 +53,8 @@ def log_axis(axes: Any, which: str = "x", at: Iterable[float] | None = None) -> 
     limits = axes.get_xlim() if which == "x" else axes.get_ylim()
     axis.set_major_locator(FixedLocator(list(at) if at is not None else log_ticks(*limits)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    words = FuncFormatter(lambda at, _: plain_number(at) if 1e-3 <= at < 1e6 else f"{at:.3g}")
+    axis.set_major_formatter(words)
     axis.set_minor_formatter(NullFormatter())
     axes.set(**{f"{which}lim": limits})
     return axes
@@ -68,13 +70,6 @@ def log_ticks(low: float, high: float) -> list[float]:
             return ticks
     every = math.ceil(len(ticks) / _MOST_LABELS)
     return ticks[::every]
-
-
-def plain_number(value: float, digits: int = 10, sign: str = "") -> str:
-    """Return a number as people write it: 0.25, 1, 5,000, and powers of ten beyond."""
-    if 1e-3 <= abs(value) < 1e6:
-        return f"{float(f'{value:.{digits}g}'):{sign},.10g}"
-    return f"{value:{sign}.3g}"
 
 
 def coefficients_of(model: Any) -> list[tuple[Any, list[str], Floats, Floats | None]]:

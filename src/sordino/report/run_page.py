@@ -220,8 +220,9 @@ def _effects(model: Any) -> list[Line]:
     ]
     caption = (
         f"How far each column, or pair of columns, moves {margin_words(model)} of a record (one standard "
-        "deviation). Noise lifts one of 20 columns without any effect out of its grey band: a paler bar "
-        "could be noise alone. Which records were drawn adds an error that the band does not hold."
+        "deviation). The grey band shows how far noise alone takes a column without any effect, in 19 of 20 "
+        "cases: a paler bar, inside its band, could be noise alone. Which records were drawn adds an error "
+        "that is not in the band."
     )
     return [{"title": "What matters", "caption": caption, "bars": bars}]
 
