@@ -1,5 +1,6 @@
 """What a board signs: purpose, names, scores beside the best constant, and scores of this very model."""
 
+import json
 import re
 import warnings
 from contextlib import nullcontext
@@ -18,12 +19,14 @@ from sordino.errors import FitWarning, InvalidInputError
 from sordino.estimators.metrics import METRICS, judge
 from sordino.kernel import public_generator
 from sordino.report import report_html
-from sordino.report.plots import plain_number, target_words
-from sordino.report.run_page import scores_of
+from sordino.report.plots import target_words
+from sordino.report.run_page import _curve, _curves, _effect_rows, scores_of
 from sordino.runs import PrivacyReport
 from sordino.saving.files import model_digest
 from sordino.tables import Category, Number, Target, learn_schema
+from sordino.tables.shapes import Shape
 from sordino.testing import seeded_noise_not_private
+from sordino.values import plain_number
 
 SCHEMA = sordino.Schema(
     [Number("age", 0, 100), Category("sex", ["f", "m"]), Target("ill", levels=["no", "yes"])]
@@ -127,14 +130,38 @@ def test_two_scores_of_one_metric_keep_its_words(model):
     assert one["baseline"] == two["baseline"]
 
 
-def test_names_of_levels_that_are_cut_say_so():
-    from sordino.report.run_page import _curve
+def test_what_could_be_noise_is_pale_and_one_wide_bar_leaves_its_box():
+    """All pairs of a model were vivid though each could be noise; a bar of +-117,000 flattened its box."""
+    noise, facts = np.array([0.5, 0.5, 0.5, 58_650.0]), (np.array([1.0, -1.0, 0.5, 0.0]), 0.1)
+    wide = Shape(("ward",), (("a", "b", "c", "d"),), facts[0], noise, facts[1], 1.0)
+    assert [_curve(wide)[name] for name in ("faint", "bottom", "top")] == [True, "-3", "+3"]
+    assert "0 ± 117,000" in _effect_rows(SimpleNamespace(shapes_=[wide]))[0]["text"]
+    pair = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    for alone, share in ((1.0, 0.25), (0.01, 1.0), (None, 1.0)):
+        shape = Shape(("a", "b"), ((0.0, 5e6), (0.0, 1.0)), pair, None, 0.1, alone)
+        (found,) = _curves(SimpleNamespace(shapes_=[shape]))
+        assert max(abs(cell[-1]) for cell in found["cells"]) == share
+        assert found["first"] == "→ a 0 to 5,000,000, ↑ b 0 to 1"
 
+
+def test_inspect_calls_a_coefficient_noise_whose_column_could_be_noise(model, tmp_path):
+    """It called single cells of a pair real, and the pair itself noise, one below the other."""
+    model.save(tmp_path / "m.sordino")
+    told = json.loads(CliRunner().invoke(main, ["inspect", str(tmp_path / "m.sordino"), "--json"]).output)
+    faint = {shape.name for shape in model.shapes_ if shape.could_be_noise}
+    assert "sex" in faint
+    origins = dict(zip(model.coef_names_, model.encoder_.origins, strict=True))
+    for row in told["coefficients"]:
+        alone = abs(row["value"]) <= row["two sigma"]
+        assert row["could be noise"] is (alone or origins[row["name"]].column in faint)
+
+
+def test_names_of_levels_that_are_cut_say_so():
     names = ("a", "b", "c", "d", "twelve signs", "thirteen sign", "g")
-    shape = SimpleNamespace(name="ward", at=[names], effect=np.arange(7.0), noise=None)
+    shape = SimpleNamespace(name="ward", at=[names], effect=np.arange(7.0), noise=None, could_be_noise=False)
     assert _curve(shape)["first"] == "a, b, c, d, twelve signs, thirteen sign, g"
     names = (*(f"level {i}" for i in range(29)), "x" * 20, "x" * 21, "(missing)")
-    shape = SimpleNamespace(name="ward", at=[names], effect=np.arange(32.0), noise=None)
+    shape = SimpleNamespace(name="ward", at=[names], effect=np.arange(32.0), noise=None, could_be_noise=False)
     last = f"level 14, ..., level 28, {'x' * 20}, {'x' * 19}..., (missing)"
     assert _curve(shape)["first"].endswith(last)
 

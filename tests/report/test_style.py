@@ -13,10 +13,10 @@ from sordino.report.plots import (
     log_axis,
     log_ticks,
     new_axes,
-    plain_number,
     plot_coefficients,
     scree_plot,
 )
+from sordino.values import plain_number
 
 
 @pytest.fixture(autouse=True)

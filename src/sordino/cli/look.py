@@ -16,6 +16,9 @@ from sordino.errors import InvalidInputError
 SIGNED = ("purpose", "controller", "approver", "basis", "recipients", "kept_until")
 """What the page says about those who answer for it, besides its author."""
 
+REST = ("(other)", "(missing)")
+"""Nobody may have other levels, and gaps."""
+
 
 @click.command()
 @shared.MODEL
@@ -29,6 +32,7 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> N
     """
     import sordino
     from sordino.saving.files import about, report_of
+    from sordino.values import plain_number
 
     fitted, facts = sordino.load(model), about(model)
     report, rows, shapes = report_of(fitted), _numbers(fitted), getattr(fitted, "shapes_", ())
@@ -69,9 +73,10 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> N
         known = any(row["two sigma"] is not None for row in rows)
         lines: list[Any] = []
         for row in rows[:top]:
-            noise = row["two sigma"] or 0.0
-            word = "could be noise" if known and abs(row["value"]) <= noise else ""
-            lines.append((row["name"], f"{row['value']:.4g}", f"{noise:.3g}", word)[: 4 if known else 2])
+            numbers = plain_number(row["value"], 4), plain_number(row["two sigma"] or 0.0, 3)
+            word = "could be noise" if row["could be noise"] else ""
+            word = "nobody may have it" if not word and row["name"].endswith(REST) else word
+            lines.append((row["name"], *numbers, word)[: 4 if known else 2])
         shared.show_table(("", "value", "noise, two sigma", "")[: 4 if known else 2], lines)
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
@@ -95,15 +100,14 @@ def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> tuple[Any
 
 def _effect(shape: Any) -> tuple[str, ...]:
     """Return how much a column or pair matters and from where to where it acts, beside noise alone."""
-    from sordino.report.plots import plain_number
+    from sordino.values import plain_number
 
     effect = shape.effect
-    if len(shape.columns) == 1:  # nobody may have other levels, and gaps
-        effect = effect[..., [value not in ("(other)", "(missing)") for value in shape.at[0]]]
+    if len(shape.columns) == 1:
+        effect = effect[..., [value not in REST for value in shape.at[0]]]
     ends = [plain_number(float(end), 3, "+") for end in (effect.min(), effect.max())]
-    known = shape.noise_alone is not None
-    word = "could be noise" if known and shape.importance <= shape.noise_alone else ""
-    alone = plain_number(shape.noise_alone, 3) if known else "not known"
+    word = "could be noise" if shape.could_be_noise else ""
+    alone = "not known" if shape.noise_alone is None else plain_number(shape.noise_alone, 3)
     return shape.name, plain_number(shape.importance, 3), f"{ends[0]} to {ends[1]}", alone, word
 
 
@@ -112,14 +116,18 @@ def _numbers(model: Any) -> list[dict[str, Any]]:
     from sordino.report.plots import coefficients_of
 
     rows = []
+    faint = {shape.name for shape in getattr(model, "shapes_", ()) if shape.could_be_noise}
+    origins = [origin.column for origin in model.encoder_.origins] if faint else []
     for label, names, coef, noise in coefficients_of(model):
         start = "" if label is None else f"{label}: "
         spread = [None] * len(coef) if noise is None else [2 * float(value) for value in noise]
-        rows += [(start + name, float(value), s) for name, value, s in zip(names, coef, spread, strict=True)]
+        for name, value, s, of in zip(names, coef.tolist(), spread, origins or names, strict=True):
+            rows.append((start + name, value, s, s is not None and (abs(value) <= s or of in faint)))
     rows.sort(key=lambda row: -abs(row[1]))
     for i, value in enumerate(getattr(model, "explained_variance_", ())):
-        rows.append((f"component {i}", float(value), 2 * float(model.eigenvalue_noise_[i])))
-    return [dict(zip(("name", "value", "two sigma"), row, strict=True)) for row in rows]
+        s = 2 * float(model.eigenvalue_noise_[i])
+        rows.append((f"component {i}", float(value), s, abs(value) <= s))
+    return [dict(zip(("name", "value", "two sigma", "could be noise"), row, strict=True)) for row in rows]
 
 
 @click.command()

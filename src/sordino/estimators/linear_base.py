@@ -549,9 +549,9 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
             return "tighter bounds of the targets"
         near, other = map(plain_number, sorted(found["target_range_"], key=lambda end: abs(end - near)))
         return (
-            f"other bounds of the targets: their released mean lies at the bound {near}. Where targets can be "
-            f"beyond it, declare it wider; where none can, declare {other}, the other one, nearer: the noise "
-            "grows with the distance of both"
+            f"other bounds of the targets: their released mean lies at the bound {near}. Where targets can "
+            f"be beyond it, declare it wider; where none can, declare {other}, the other one, nearer: the "
+            "noise grows with the distance of both"
         )
 
     def _centres(self) -> bool:

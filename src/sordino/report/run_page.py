@@ -31,10 +31,11 @@ from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest, person
 from sordino.report.page import Booking, booking_of, render_page
-from sordino.report.plots import coefficients_of, margin_words, plain_number, target_words
+from sordino.report.plots import coefficients_of, margin_words, target_words
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, guess, percent, strength
 from sordino.saving.files import model_digest
+from sordino.values import plain_number
 
 # What is asked, by the name that solvers give a release, and what a mechanism does, by its name.
 WORDS = tomllib.loads(resources.files("sordino.report").joinpath("words.toml").read_text("utf-8"))
@@ -252,15 +253,17 @@ def _surface(shape: Any, reach: float) -> Line:
     """Return the effect of two columns together as cells of a box of 200 x 80, the darker the larger."""
     effect = shape.effect if shape.effect.ndim == 2 else shape.effect[-1]
     across, up = effect.shape
+    reach *= 4.0 if shape.could_be_noise else 1.0  # pale
     cells = [
         (200.0 * i / across, 80.0 * (up - 1 - j) / up, 200.0 / across, 80.0 / up, value / reach)
         for (i, j), value in np.ndenumerate(effect)
     ]
-    texts = [[f"{v:g}" if isinstance(v, float) else str(v)[:12] for v in at] for at in shape.at]
+    texts = [[plain_number(v) if isinstance(v, float) else str(v)[:12] for v in at] for at in shape.at]
     ends = [f"{name} {at[0]} to {at[-1]}" for name, at in zip(shape.columns, texts, strict=True)]
     low, high = (plain_number(end, 3, "+") for end in (effect.min(), effect.max()))
     first = f"→ {ends[0]}, ↑ {ends[1]}"
-    return {"name": shape.name, "top": high, "bottom": low, "cells": cells, "first": first}
+    facts = {"name": shape.name, "faint": shape.could_be_noise, "top": high, "bottom": low}
+    return {**facts, "cells": cells, "first": first}
 
 
 def _curve(shape: Any) -> Line:
@@ -270,18 +273,25 @@ def _curve(shape: Any) -> Line:
     noise = np.nan_to_num(noise if noise.ndim == 1 else noise[-1], posinf=np.nan)
     open_ended = np.isnan(noise)  # of intervals: no band says where they end
     noise[open_ended] = 0.0
-    at, low, high = shape.at[0], min((effect - noise).min(), 0.0), max((effect + noise).max(), 0.0)
+    usual = np.minimum(noise, 3.0 * np.median(noise[noise > 0.0]) if noise.any() else 0.0)
+    at, low, high = shape.at[0], min((effect - usual).min(), 0.0), max((effect + usual).max(), 0.0)
 
     def height(values: Any) -> Any:
         return 80.0 * (high - values) / ((high - low) or 1.0)
 
     ends = ("not known",) * 2 if open_ended.any() else tuple(plain_number(end, 3, "+") for end in (low, high))
-    out = {"name": shape.name, "bottom": ends[0], "top": ends[1], "zero": float(height(0.0))}
+    out = {"name": shape.name, "faint": shape.could_be_noise, "bottom": ends[0], "top": ends[1]}
+    out["zero"] = float(height(0.0))
     up, down, middle = height(effect + noise), height(effect - noise), height(effect)
     if isinstance(at[0], float) and len(at) > 1:
         x = 200.0 * (np.array(at) - at[0]) / (at[-1] - at[0])
         band = "" if open_ended.any() else _path([*x, *x[::-1]], [*up, *down[::-1]])
-        return out | {"first": f"{at[0]:g}", "last": f"{at[-1]:g}", "line": _path(x, middle), "band": band}
+        return out | {
+            "first": plain_number(at[0]),
+            "last": plain_number(at[-1]),
+            "line": _path(x, middle),
+            "band": band,
+        }
     x = 200.0 * (np.arange(len(at)) + 0.5) / len(at)
     labels = [name if len(name := str(value)) <= 20 else f"{name[:19]}..." for value in at]
     dots = list(zip(x.tolist(), middle.tolist(), up.tolist(), down.tolist(), labels, strict=True))
@@ -296,8 +306,11 @@ def _effect_rows(model: Any) -> list[Line]:
         effect = shape.effect if shape.effect.ndim == len(shape.columns) else shape.effect[-1]
         noise = np.full(effect.shape, np.nan) if shape.noise is None else 2.0 * np.asarray(shape.noise)
         noise = noise if noise.ndim == effect.ndim else noise[-1]
-        said = [f"{plain_number(value, 3, '+')} ± {band:.3g}" for value, band in zip(effect.flat, noise.flat)]
-        at = [f"{value:g}" if isinstance(value, float) else str(value) for value in shape.at[0]]
+        said = [
+            f"{plain_number(value, 3, '+')} ± {plain_number(band, 3)}"
+            for value, band in zip(effect.flat, noise.flat)
+        ]
+        at = [plain_number(value) if isinstance(value, float) else str(value) for value in shape.at[0]]
         words = (
             (f"{value}: {text}" for value, text in zip(at, said))
             if effect.ndim == 1

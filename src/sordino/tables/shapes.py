@@ -52,6 +52,11 @@ class Shape:
         """The column, or both with a cross between them."""
         return " x ".join(self.columns)
 
+    @property
+    def could_be_noise(self) -> bool:
+        """Whether it matters no more than noise alone may, as far as that is known."""
+        return self.noise_alone is not None and self.importance <= self.noise_alone
+
 
 @dataclass(frozen=True, eq=False)
 class Questions:
