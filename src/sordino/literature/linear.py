@@ -26,15 +26,7 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.query import RecordSums
 from sordino.literature import formulas
-from sordino.literature.formulas import (
-    Formula,
-    Published,
-    Uncertified,
-    batch_size,
-    check_finite,
-    paper_noise,
-    variant,
-)
+from sordino.literature.formulas import Formula, Published, Uncertified, paper_noise
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient, residuals
 from sordino.problems.robust import Sample, Truncation
@@ -58,7 +50,7 @@ def published_mean(solver: RobustMean, sample: Sample, budget: Ask) -> Published
     The noise is the classical Gaussian mechanism's, ``8 B^2 ln(1.25 / delta) / (n eps)^2`` (times ``m^2 d``
     for m blocks of d columns), which is sound and loose for epsilon up to 1.
     """
-    check_finite(budget)
+    formulas.check_finite(budget)
     several = solver.blocks > 1
     if not several and sample.columns > 1:
         raise InvalidInputError(
@@ -88,7 +80,7 @@ def published_learner(noise: str, solver: Any, problem: Problem, budget: Ask) ->
     is line 8 of the listing, which passes all records with the budget of one chunk.
     """
     forms = {"": heavy_tailed} if isinstance(solver, HeavyTailedSparse) else _SCO
-    return variant(noise, forms, budget, "for this model")(solver, problem, budget)
+    return formulas.variant(noise, forms, budget, "for this model")(solver, problem, budget)
 
 
 def _sco(solver: ProjectedGradient, problem: Problem, budget: Ask) -> Published:
@@ -294,7 +286,7 @@ def published_solver(noise: str, name: str, solver: Any, problem: Problem, budge
         raise InvalidInputError(
             f"noise='paper' needs a solver with a published formula ({sorted(_FORMULAS)}), got {name!r}."
         )
-    return variant(noise, _FORMULAS[name], budget, f"with solver {name!r}")(solver, problem, budget)
+    return formulas.variant(noise, _FORMULAS[name], budget, f"with solver {name!r}")(solver, problem, budget)
 
 
 def _gradients(noise: Callable[..., float], said: str, loss: str = "", batches: bool = False) -> Formula:
@@ -305,7 +297,7 @@ def _gradients(noise: Callable[..., float], said: str, loss: str = "", batches: 
             where = said.split(", ")[1]
             raise InvalidInputError(f"{where} is for the {loss} loss, got {problem.loss.name!r}.")
         n, facts = problem.population, {"steps": solver.steps}
-        facts |= {"population": n, "batch_size": batch_size(solver.sampling, n)} if batches else {}
+        facts |= {"population": n, "batch_size": formulas.batch_size(solver.sampling, n)} if batches else {}
         found = noise(budget.epsilon, budget.delta, **facts)
         return solver, paper_noise(problem.relation, said, gradient=found)
 
@@ -319,8 +311,8 @@ def _scsg_ht(solver: Any, problem: Problem, budget: Ask) -> Published:
         budget.epsilon,
         budget.delta,
         population=n,
-        anchor_batch=batch_size(solver.snapshots, n),
-        batch_size=batch_size(solver.minibatches, n),
+        anchor_batch=formulas.batch_size(solver.snapshots, n),
+        batch_size=formulas.batch_size(solver.minibatches, n),
         epochs=len(solver.lengths),
         drawn=solver.drawn,
     )

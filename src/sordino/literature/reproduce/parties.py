@@ -129,7 +129,7 @@ def _rows(
     }
     printed["MPC Grad P"] = _paper(world, which, _DESCENT, f"{name}/MPC Grad P")
     locally = Gradients(CLIP, 100, 1.0, spread)
-    printed["Local Grad P"] = _paper(world, which, locally, f"{key}/Local Grad P", 100)
+    printed["Local Grad P"] = _paper(world, which, locally, f"{key}/Local Grad P")
     for method, sound in runs.items():
         cells = tables.by_mode(printed.get(method, _printed_words(method)), sound, runs["MPC Grad P"], plain)
         number = numbers.get(name) if method == "MPC Grad P" else None
@@ -176,7 +176,7 @@ def _average_objectives(
     return {"value": here.judge(total / parties)[which]}
 
 
-def _paper(world: Callable[[], World], which: int, solver: Any, key: str, steps: int = STEPS) -> tables.Runs:
+def _paper(world: Callable[[], World], which: int, solver: Any, key: str) -> tables.Runs:
     """Descend with the noise of the paper's table, which leaves out the logarithm of its formula."""
 
     def once(seed: int) -> tables.Outcome:
@@ -189,7 +189,7 @@ def _paper(world: Callable[[], World], which: int, solver: Any, key: str, steps:
             w = run(Task(solver, here.problem, "as printed", paper=noise), here.whole, ask).result
         return {"value": here.judge(w)[which], **found}
 
-    return tables.Runs(f"{key}/paper", once, _settings_of(which, steps))
+    return tables.Runs(f"{key}/paper", once, _settings_of(which, solver))
 
 
 def _add_laplace(
