@@ -72,6 +72,21 @@ def test_a_mean_between_bounds_is_no_worse_than_the_plain_one_where_a_tail_holds
     assert error <= 1.2 * plain * np.sqrt(stats.chi2.ppf(0.999, REPEATS) / REPEATS)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [lambda rng, n: np.exp(2.0 * rng.normal(size=n)), lambda rng, n: rng.pareto(0.9, n)],
+    ids=["lognormal", "pareto"],
+)
+def test_a_tail_that_counts_show_to_be_heavy_costs_a_mean_little_more_than_the_plain_way(draw):
+    n, epsilon, bounds = 5000, 0.3, (-1000.0, 1000.0)
+    rng, errors = np.random.default_rng(2), []
+    with seeded_noise_not_private(11):
+        for _ in range(80):
+            x = np.clip(draw(rng, n), *bounds)
+            errors.append(float(sordino.mean(x, epsilon, bounds=bounds)) - x.mean())
+    assert np.abs(errors).mean() < 1.25 * 2000.0 / (n * epsilon)
+
+
 def test_a_mean_between_wide_bounds_keeps_the_small_error_of_the_bulk():
     draw, bounds = DESIGNS["normal"]
     value, _, _ = answers("mean", draw, bounds, 1000, 1.0)

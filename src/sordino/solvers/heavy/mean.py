@@ -259,6 +259,24 @@ def hidden_limit(seen: Seen, power: int, doubt: float, at: int | None = None) ->
     return float(max(np.max(most * hides[possible]) / seen.count, groups))
 
 
+def likely_hidden(seen: Seen, limit: float) -> float:
+    r"""Return what truncation is expected to hide of ``E|x|`` if all slopes are as likely as the counts say.
+
+    Nothing lies beyond ``limit``, so that every slope hides something finite.
+    """
+    knot = seen.knot
+    if knot is None or limit <= seen.cut:
+        return 0.0
+    before = int(knot > 0 and seen.counts[knot - 1] >= seen.counts[knot])
+    octaves = np.arange(knot - before, knot + _FAR, dtype=np.int64)
+    octaves = octaves[EDGES[0] * np.exp2(octaves - 1.0) < limit]
+    tails = _profiles(before)[1][:, : octaves.size]
+    height, distance, _ = _fit_heights(seen, tails, octaves)
+    hides = np.minimum(_hidden_by_octave(seen, 1, octaves), limit - seen.cut)
+    likely = np.exp((distance.min() - distance) / 2.0)
+    return float(likely @ (height * np.dot(tails, hides)) / likely.sum() / seen.count)
+
+
 def two_sides(above: Seen, below: Seen, index: float, doubt: float = DOUBT) -> tuple[float, float]:
     """Return what truncation hides of the mean below the centre and above it.
 
@@ -436,10 +454,16 @@ class RobustMean:
             below = np.minimum(below, np.maximum(center - cut - self.bounds[0], 0.0))
             above = np.minimum(above, np.maximum(self.bounds[1] - center - cut, 0.0))
         sure = np.array([scales is None or scales.tails[j].sure for j in range(width)])
+        hidden: Floats | float = 0.0
+        if scales and self.takes_plain:
+            limits = np.maximum(center - self.bounds[0], self.bounds[1] - center)
+            hidden = scales.likely(cut, n, squares[0] * n, z / SIDE, limits)
         ends = self._reaches(noise, spread, below, above)
         endless = self._sees and bool(sure.all()) and not np.isfinite(below + above).all()
         point = np.array([tail.point for tail in scales.tails]) if scales else True
-        found = RobustEstimate(center + cut * first, cut, noise, *ends, endless, center, spread, sure, point)
+        found = RobustEstimate(
+            center + cut * first, cut, noise, *ends, endless, center, spread, sure, point, hidden
+        )
         yield found.within(*self.bounds)
 
     def _bias(
@@ -507,3 +531,12 @@ class Scales:
             seen = Seen(self.counts[j], self.noise, n, float(t), told)
             out.append(hidden_limit(seen, 2, DOUBT_SQUARES) if tail.sure else math.inf)
         return np.array(out)
+
+    def likely(self, cut: Floats, n: int, squares: Floats, blur: float, limits: Floats) -> Floats:
+        """Return what truncation is expected to hide of each column, whose distances have a public limit."""
+        columns = zip(self.counts, cut, squares, limits, strict=True)
+        seen = (
+            (Seen(c, self.noise, n, float(t), ((2, float(s), blur),)), float(most))
+            for c, t, s, most in columns
+        )
+        return np.array([likely_hidden(*one) for one in seen])

@@ -316,7 +316,8 @@ class PlainMoments:
         """
         tiny, above = 1e-300, value - robust.value
         distance = (above if rises else np.abs(above)) / np.maximum(np.hypot(noise, robust.noise), tiny)
-        gain = np.maximum(noise / np.maximum(np.hypot(robust.noise, np.sqrt(robust.spread)), tiny), tiny)
+        error = np.sqrt(np.square(robust.noise) + robust.spread + np.square(robust.hidden))
+        gain = np.maximum(noise / np.maximum(error, tiny), tiny)
         most = MOST_LAPLACE if self.laplace else MOST_GAUSSIAN
         start = np.minimum(AGREE + RISE * np.log(gain), most)
         point = robust.point & (robust.threshold <= POINT * radius)
