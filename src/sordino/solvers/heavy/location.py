@@ -62,8 +62,8 @@ class RobustEstimate:
     noise, sampling error and the bias of truncation. ``open`` says that the interval is infinite because the
     released counts do not rule out a tail that hides so much. ``center`` is the point around which values
     were truncated, ``spread`` the sampling variance of the truncated mean, ``sure`` says for which columns a
-    scale was seen at all, ``point`` where nearly all that is seen has one size, ``hidden`` how much truncation
-    is expected to hide where bounds are declared.
+    scale was seen at all, ``point`` where nearly all that is seen has one size, ``hidden`` how much is
+    expected to be truncated where bounds are declared.
     """
 
     value: Floats
