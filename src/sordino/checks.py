@@ -104,7 +104,8 @@ def encode_labels(y: Any, classes: Any) -> tuple[Any, np.ndarray, str]:
         return y.map(_places, known), known, said  # class numbers that lie with their records
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it counts the labels seen, and says so where they are many
-        kind = refusing(lambda: str(type_of_target(y)), None, y)
+        plain = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "biuU"  # labels of any number
+        kind = "multiclass" if plain else refusing(lambda: str(type_of_target(y)), None, y)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(
             f"Unknown label type: {kind}. Expected one class label per row; use a regressor for numbers."

@@ -443,11 +443,14 @@ def dots(block: Any, w: Any, out: Any) -> None:
 @compile_with_cache(nogil=True)
 def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
     """Add ``|coef_i x_i|``, or its square, of the rows of an array to ``out``."""
+    sums = out.copy()
     for i in range(matrix.shape[0]):
-        if coef[i] != 0.0:
-            for j in range(out.size):
-                size = abs(coef[i] * np.float64(matrix[i, j]))
-                out[j] += size * size if square else size
+        row, factor = matrix[i], coef[i]
+        if factor != 0.0:
+            for j in range(sums.size):
+                size = abs(factor * np.float64(row[j]))
+                sums[j] += size * size if square else size
+    out[:] = sums
 
 
 @compile_with_cache(nogil=True)

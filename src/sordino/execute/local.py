@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, TypeAlias
 
@@ -86,7 +87,7 @@ class LocalExecutor:
     def population(self) -> int:
         return int(self.matrix.shape[0])
 
-    @property
+    @cached_property
     def offer(self) -> Offer:
         return CSR if sparse.issparse(self.matrix) else DENSE
 
@@ -173,8 +174,7 @@ class ValueExecutor:
         out: dict[str, int] = {}
         counts = np.bincount(codes[codes >= 0], minlength=len(texts))
         for code in np.flatnonzero(counts):
-            text = texts[code]
-            if text is not None:
+            if (text := texts[code]) is not None:
                 out[text] = out.get(text, 0) + int(counts[code])
         return out
 
@@ -205,9 +205,8 @@ class StreamExecutor:
 
     def total(self, question: Question, batch: Batch) -> Any:
         """Return the exact answer on the chunk whose turn it is, which is the batch."""
-        position = question.position
-        if self._chunk is None or position != self._number:
-            raise PlanError(f"Release number {position} belongs to another chunk than {self._number}.")
+        if self._chunk is None or question.position != self._number:
+            raise PlanError(f"Chunk {self._number} cannot answer release number {question.position}.")
         return question.summed(self._chunk.records(None))
 
 

@@ -201,10 +201,9 @@ class LocalRecords:
     def weighted_norms(self, weights: Floats | float) -> Floats:
         """Return upper bounds of the norms of the rows times column weights, intercept included."""
         each = np.broadcast_to(np.asarray(weights, dtype=float), self.columns)
-        features = clip.weighted_norms(self.matrix, each[: self.features], self._addressed) * self.scale
-        if not self.intercept:
-            return np.where(np.isfinite(self.norms), features, np.nan)
-        norms = clip.joint_norms([features, abs(self.intercept * float(each[-1]))])
+        norms = clip.weighted_norms(self.matrix, each[: self.features], self._addressed) * self.scale
+        if self.intercept:
+            norms = clip.joint_norms([norms, abs(self.intercept * float(each[-1]))])
         return np.where(np.isfinite(self.norms), norms, np.nan)
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
@@ -254,8 +253,7 @@ class LocalRecords:
     def restrict(self, columns: Ints) -> LocalRecords:
         """Return the same records with some of their columns; a record that is not finite stays so."""
         part = self.matrix[:, columns]
-        norms = clip.row_norms(part, self._addressed) * self.scale
-        norms = np.where(np.isfinite(self.norms), norms, np.nan)
+        norms = np.where(np.isfinite(self.norms), clip.row_norms(part, self._addressed) * self.scale, np.nan)
         return replace(self, matrix=part, norms=norms, row_norms=norms, features=len(columns), intercept=0.0)
 
     def centred_rows(self, ball: PublicBall, spread: float = 1.0) -> Iterator[Floats]:

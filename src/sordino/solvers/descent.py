@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -344,7 +345,7 @@ class Metric:
         over = np.maximum(self.longest * along / np.maximum(length, NOTHING), 1.0)
         return replace(self, rates=np.maximum(self.rates / over, 1.0))
 
-    @property
+    @cached_property
     def noise(self) -> float:
         """How much isotropic noise has along its own step, in units of a step without a metric."""
         return float(self.pace.mean() * self.rates.mean())
@@ -354,7 +355,7 @@ class Metric:
         """How much a row's gradient moves its own margin, in units of a step without a metric."""
         return float((self.pace * self.sizes).sum() / max(self.sizes.sum(), 1e-300))
 
-    @property
+    @cached_property
     def longest(self) -> float:
         """The longest step that overshoots in no direction."""
         return 1.0 / (self.bend * float((self.pace * self.sizes).max()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -542,6 +543,11 @@ class Answer:
     careful: Floats
     width: float
 
+    @cached_property
+    def bend(self) -> Floats:
+        """The curvature, as :func:`_mean_bend` returns it."""
+        return _mean_bend([self])
+
 
 @dataclass(frozen=True, eq=False)
 class Recalibrated:
@@ -628,7 +634,7 @@ def _posterior(answers: list[Answer], expected: Floats, prior: Floats) -> Recali
     wide = [a for a in answers if a.width == answers[-1].width]
     narrow, bent = [a for a in answers if a.width != answers[-1].width], _mean_bend(wide)
     # Where log odds are long they bend little: an answer counts as its own curvature and the mean one say.
-    parts = [(a, a.sure, 0.5 * (bent + _mean_bend([a]))) for a in wide]
+    parts = [(a, a.sure, 0.5 * (bent + a.bend)) for a in wide]
     if narrow:
         found, theirs = _posterior(narrow, expected, prior), _mean_bend(narrow)
         missed = np.mean([a.sure @ (a.gradient + bent @ (found.point - a.point)) for a in wide], axis=0)

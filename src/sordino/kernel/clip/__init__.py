@@ -438,9 +438,8 @@ def clip_scalars(scalars: Floats, norms: Floats, bound: float) -> Floats:
     if scalars.ndim == 1:
         _clip_each(scalars, norms, limit(bound), out)
         return out
-    factor = np.empty(len(scalars))
-    _factors(row_norms(scalars), norms, limit(bound), factor)
     with np.errstate(all="ignore"):
+        factor = factors_of(row_norms(scalars) * norms, bound)
         np.multiply(scalars, factor[:, None], out=out)
     out[factor == 0.0] = 0.0
     return out
@@ -455,7 +454,7 @@ def factors_of(norms: Floats, bound: float) -> Floats:
         near: Any = norms
         return near.like(_doubles().factors_of(near.tensor, bound))
     out = np.empty(len(norms))
-    _factors(norms, np.ones(len(norms)), limit(bound), out)
+    _factors(norms, limit(bound), out)
     return out
 
 
@@ -515,16 +514,12 @@ def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
         out[i] = clip_scalar(scalars[i], norms[i], most)
 
 
-@compile_with_cache(nogil=True)
-def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
+@compile_with_cache(nogil=True, error_model="numpy")
+def _factors(sizes: Any, most: float, out: Any) -> None:
     for i in range(sizes.size):
-        size = sizes[i] * norms[i]
-        if size <= most:
-            out[i] = 1.0
-        elif size < math.inf and most / size >= TINY:
-            out[i] = most / size
-        else:
-            out[i] = 0.0
+        size, factor = sizes[i], most / sizes[i]
+        kept = (size < math.inf) & (factor >= TINY)
+        out[i] = 1.0 if size <= most else (factor if kept else 0.0)
 
 
 @compile_with_cache(nogil=True)
@@ -547,7 +542,10 @@ def clipped_blocks(parts: list[Any], bound: float, drop: bool = False) -> list[A
         factor = np.where(factor < 1.0, 0.0, factor)
     if (factor == 1.0).all():
         return parts
-    return [_times(part, factor) for part in parts]
+    return [
+        (sparse.diags_array(factor) @ part).tocsr() if sparse.issparse(part) else part * factor[:, None]
+        for part in parts
+    ]
 
 
 @compile_with_cache(nogil=True, error_model="numpy")
@@ -601,12 +599,6 @@ def shorten_rows(matrix: Any, factors: Floats) -> Any:
     out = matrix.copy()
     out.data = _towards_zero(matrix.data, np.repeat(factors, np.diff(matrix.indptr)))
     return out
-
-
-def _times(part: Any, factor: Floats) -> Any:
-    if sparse.issparse(part):
-        return (sparse.diags_array(factor) @ part).tocsr()
-    return part * factor[:, None]
 
 
 def _towards_zero(values: Any, factors: Floats) -> Any:
