@@ -337,6 +337,11 @@ def test_a_check_names_a_missing_target_and_an_order_that_persons_do_not_have(fo
     assert "Fit with --model logistic" in told
     apart = "--delimiter ';' --no-header --train d-train.csv --test d-test.csv"
     assert f"Next: sordino split d.csv --schema s.toml {apart}" in told
+    rows = "".join(f"p{i},{i % 3 - 1},{('low', 'mid', 'high')[i % 3]}\n" for i in range(90))
+    (folder / "p.csv").write_text(f"who,x,how\n{rows}", "utf-8")
+    said = typed("fit", "p.csv", "--schema", "s.toml", "--epsilon", 4, "--output", "p.sordino")
+    assert "Fit with --model logistic" in said
+    assert type(sordino.load("p.sordino")).__name__ == "LogisticRegression"
     following = "Then: sordino fit d-train.csv --schema s.toml --model logistic --epsilon 1 --delimiter ';'"
     assert following in told
 

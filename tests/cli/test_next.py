@@ -1,11 +1,15 @@
 """Whoever is refused or stopped is told what to type next, by every command and of every error."""
 
+import math
+import re
 import shlex
 from pathlib import Path
 
 import click
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.dummy import DummyClassifier
 from tests.cli.helpers import FIT, typed, write_csv
 
 import sordino
@@ -13,7 +17,9 @@ from sordino import errors
 from sordino.cli import main, program
 from sordino.cli.shared import RUNNING
 from sordino.errors import BudgetExceededError
+from sordino.estimators.evaluation import outlook
 from sordino.ledger import BudgetPolicy, Ledger
+from sordino.tables import Target
 
 ERRORS = [
     kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.SordinoError)
@@ -168,3 +174,54 @@ def test_inspect_and_evaluate_say_of_an_edited_model_that_the_ledger_knows_anoth
     assert denied not in typed("evaluate", model, *score)
     typed("report", "e.sordino", *booked[:2], "--output", "e.html")
     assert denied in Path("e.html").read_text("utf-8")
+
+
+def test_what_comes_next_names_a_budget_of_the_unit_that_the_schema_protects(folder):
+    """`split` and `check` led to a fit that nobody booked, and to a budget of records for persons."""
+    (folder / "v.csv").write_text(
+        "who,x,y\n" + "".join(f"p{i},{i % 7},{i % 3}\n" for i in range(60)), "utf-8"
+    )
+    made = "sordino ledger create LEDGER NAME --epsilon 3 --delta 1e-5 --unit"
+    drafted = typed("schema", "draft", "v.csv", "--person", "who", "--output", "v.toml")
+    assert f"{made} person" in drafted
+    for person, unit in (('[columns.who]\nkind = "person"\n', "person"), ("", "record")):
+        number = '[columns.x]\nkind = "number"\nlow = 0\nhigh = 6\n'
+        target = '[columns.y]\nkind = "target"\nlow = 0\nhigh = 2\n'
+        ignored = "" if person else '[columns.who]\nkind = "ignored"\n'
+        (folder / "v.toml").write_text(f"format = 1\n{person}{ignored}{number}{target}", "utf-8")
+        split = ("split", "v.csv", "--schema", "v.toml", "--train", "a.csv", "--test", "b.csv", "--force")
+        for words in (("schema", "check", "v.toml"), split):
+            said = typed(*words)
+            assert f"{made} {unit}; then add --ledger LEDGER --dataset NAME" in said
+            assert "the R2 of a score known to +-0.2 if the standard deviation of y is" in said
+    booked = ("--ledger", "b.db", "--dataset", "v")
+    typed("ledger", "create", "b.db", "v", "--epsilon", 3, "--delta", 1e-5)
+    assert "To have it booked" not in typed("schema", "check", "v.toml", *booked)
+    said = typed("fit", "a.csv", "--schema", "v.toml", "--epsilon", 1, *booked, "--output", "m.sordino")
+    assert said.startswith("With 42 records and epsilon 1, noise leaves")
+    assert "So few tell little between such bounds." in said.splitlines()[0]
+
+
+class Half(RegressorMixin, BaseEstimator):
+    """Says half of what x is beyond 2: an R2 of .75 of targets that are x."""
+
+    def predict(self, X):
+        return 2.0 + (X[:, 0] - 2.0) / 2.0
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(3000, 1.0), (20_000, 0.5)])
+def test_what_is_said_of_a_score_beforehand_holds(n, epsilon):
+    words = outlook(sordino.Schema([Target("y", "number", low=0, high=10)]), n, epsilon)
+    least = float(re.search(r"deviation of y is ([\d.]+)", words)[1])
+    assert least < 2.0
+    y = np.where(np.arange(n) % 2, 2.0 + least, 2.0 - least)
+    score = sordino.private_score(Half(), y[:, None], y, bounds=(0, 10), epsilon=epsilon)
+    assert 0.04 < (score.interval[1] - score.interval[0]) / 2 < 0.25
+    wider = np.where(np.arange(n) % 2, 2.0 + least / 3, 2.0 - least / 3)
+    score = sordino.private_score(Half(), wider[:, None], wider, bounds=(0, 10), epsilon=epsilon)
+    assert math.isnan(score) or score.interval[1] - score.interval[0] > 0.8
+    words = outlook(sordino.Schema([Target("y", levels=["a", "b"])]), n, epsilon)
+    said = float(re.search(r"known to \+-([\d.]+)\.$", words)[1])
+    model = DummyClassifier().fit([[0.0], [0.0], [0.0]], [0, 1, 1])
+    score = sordino.private_score(model, y[:, None], np.arange(n) % 2, metric="accuracy", epsilon=epsilon)
+    assert (score.interval[1] - score.interval[0]) / 2 == pytest.approx(said, rel=0.1)

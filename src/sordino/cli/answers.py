@@ -34,8 +34,8 @@ def split(data: str, person: str | None, train: Path, test: Path, **how: Any) ->
     """
     import numpy as np
 
-    from sordino.cli.rows import read_schema
-    from sordino.execute.persons import number_owners
+    from sordino.cli.rows import owners_in, read_schema
+    from sordino.estimators.evaluation import outlook
     from sordino.kernel import public_generator
     from sordino.tables.files import packed_table, read_whole, replace_file
 
@@ -54,7 +54,7 @@ def split(data: str, person: str | None, train: Path, test: Path, **how: Any) ->
     table = read_whole(file, None if declared is None else [column.name for column in declared.columns])
     if person is not None and person not in table.column_names:
         raise InvalidInputError(f"{file.name} has no column {person!r}, which says whose record each one is.")
-    owners = np.arange(table.num_rows) if person is None else number_owners(table[person].to_pandas())
+    owners = owners_in(table, person)
     count = int(owners.max(initial=-1)) + 1
     public = public_generator(seed)
     judges = public.permutation(count)[: round(share * count)]
@@ -65,7 +65,10 @@ def split(data: str, person: str | None, train: Path, test: Path, **how: Any) ->
     unit = "records" if person is None else "persons"
     found = {"unit": unit, "train": count - len(judges), "test": len(judges), "seed": seed}
     following = shared.fit_line(train, schema, declared, **said)
-    words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}.\nNext: {following}"
+    words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}.\n"
+    if declared is not None and declared.target is not None and not declared.unknown:
+        words += f"{outlook(declared, max(len(judges), 1), 1.0)}\n"
+    words += f"Next: {following}"
     shared.result({**found, "outputs": [train, test]}, words)
 
 

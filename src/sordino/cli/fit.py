@@ -43,7 +43,10 @@ def model_class(name: str, schema: Any) -> Any:
                 "declare what the columns mean: sordino schema draft DATA --target COLUMN --output SCHEMA"
             )
         several = schema.target.ordered and len(schema.target.levels) > 2
-        name = "linear" if schema.target.kind == "number" else "ordered" if several else "logistic"
+        if lost := shared.has_unordered_persons(schema):
+            click.echo(f"Note: {shared.ORDER_LOST}.", err=True)
+        name = "ordered" if several and not lost else "logistic"
+        name = "linear" if schema.target.kind == "number" else name
     module, _, attribute = MODELS[name].rpartition(".")
     return getattr(import_module(module), attribute)
 
@@ -102,11 +105,15 @@ def fit(data: str, **chosen: Any) -> None:
 
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
-    from sordino.cli.rows import memory_for_rows
+    from sordino.cli.rows import memory_for_rows, owners_in
+    from sordino.estimators.evaluation import outlook
 
     begun, memory = run_of(data), memory_for_rows(chosen["memory"])
     budget = shared.take_budget(chosen)
     rows, model = _prepare(shared.data_file(data, chosen), chosen, budget, memory)
+    if getattr(model, "schema", None) is not None:
+        count = int(owners_in(rows.X, getattr(model.schema.person, "name", None)).max(initial=0)) + 1
+        click.echo(outlook(model.schema, count, float(budget["epsilon"])), err=True)
     model.fit(rows.X, rows.y, groups=rows.groups)
     deliver(model, begun, chosen, budget)
 

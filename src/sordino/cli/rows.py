@@ -125,6 +125,13 @@ def table(file: files.DataFile, schema: Schema, *, target: bool, person: bool = 
     return found
 
 
+def owners_in(found: Any, person: str | None) -> Any:
+    """Return a number for the owner of each row of an Arrow table; without persons, one for each row."""
+    from sordino.execute.persons import number_owners
+
+    return np.arange(found.num_rows) if person is None else number_owners(found[person].to_pandas())
+
+
 def to_fit(
     file: files.DataFile, schema: Schema | None, target: str | None, labels: bool, memory: int | None = None
 ) -> files.Matrix:

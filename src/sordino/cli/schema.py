@@ -73,7 +73,8 @@ def draft(
         return
     replace_file(output, text.encode())
     following = shared.command_line("schema", "check", output, data, **said)
-    words = f"{output} drafted; no record was read. Fill in the blanks.\nNext: {following}"
+    budget = f" {shared.budget_words(person)}" if person else ""
+    words = f"{output} drafted; no record was read. Fill in the blanks.{budget}\nNext: {following}"
     shared.result({"output": output}, words)
 
 
@@ -108,6 +109,7 @@ def check(schema: Path, data: str | None, **how: Any) -> None:
     """
     from sordino import Schema
     from sordino.cli.rows import table
+    from sordino.estimators.evaluation import outlook
     from sordino.tables import value_shares
     from sordino.tables.files import read_names
 
@@ -140,6 +142,8 @@ def check(schema: Path, data: str | None, **how: Any) -> None:
     if not shared.wants_json():
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
         _warn_of_target(found)
+        if found.target is not None:
+            click.echo(outlook(found, 1000, 1.0))
         if shares is not None:
             _tell_shares(shares)
         learns = data or "DATA"
@@ -196,10 +200,7 @@ def _warn_of_target(found: Schema) -> None:
     if target is None:
         click.echo('Note: no column has kind = "target": a model that predicts cannot be fitted.')
     elif shared.has_unordered_persons(found):
-        click.echo(
-            f"Note: classes in an order ({target.name}) are learned of records, not of persons. "
-            "Fit with --model logistic, which takes them without their order."
-        )
+        click.echo(f"Note: {shared.ORDER_LOST}.")
 
 
 @schema.command()

@@ -378,7 +378,21 @@ def fit_line(data: Any, place: Any, schema: Any, **said: Any) -> str:
     model = "logistic" if has_unordered_persons(schema) else None
     if not said.get("ledger") and (config := Path(place).with_suffix(".run.toml")).is_file():
         return command_line("fit", data, schema=place, model=model, config=config, **said)
-    return command_line("fit", data, schema=place, model=model, epsilon=1, **said, output="MODEL")
+    line = command_line("fit", data, schema=place, model=model, epsilon=1, **said, output="MODEL")
+    return line if said.get("ledger") else f"{line}\n{budget_words(schema.person)}"
+
+
+def budget_words(person: Any) -> str:
+    """Return how to have it added up what is released: a budget of the unit that the schema protects."""
+    unit = "person" if person else "record"
+    made = command_line("ledger", "create", "LEDGER", "NAME", epsilon=3, delta="1e-5", unit=unit)
+    return f"To have it booked: {made}; then add --ledger LEDGER --dataset NAME."
+
+
+ORDER_LOST = (
+    "classes in an order are learned of records, not of persons. Fit with --model logistic, the default "
+    "here, which takes them without their order"
+)
 
 
 def has_unordered_persons(schema: Any) -> bool:
