@@ -17,7 +17,7 @@ from sordino import errors
 from sordino.cli import main, program
 from sordino.cli.shared import RUNNING
 from sordino.errors import BudgetExceededError
-from sordino.estimators.evaluation import outlook
+from sordino.estimators.metrics import outlook
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.tables import Target
 

@@ -35,7 +35,7 @@ def split(data: str, person: str | None, train: Path, test: Path, **how: Any) ->
     import numpy as np
 
     from sordino.cli.rows import owners_in, read_schema
-    from sordino.estimators.evaluation import outlook
+    from sordino.estimators.metrics import outlook
     from sordino.kernel import public_generator
     from sordino.tables.files import packed_table, read_whole, replace_file
 

@@ -106,7 +106,7 @@ def fit(data: str, **chosen: Any) -> None:
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
     from sordino.cli.rows import memory_for_rows, owners_in
-    from sordino.estimators.evaluation import outlook
+    from sordino.estimators.metrics import outlook
 
     begun, memory = run_of(data), memory_for_rows(chosen["memory"])
     budget = shared.take_budget(chosen)

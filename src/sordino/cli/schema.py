@@ -109,7 +109,6 @@ def check(schema: Path, data: str | None, **how: Any) -> None:
     """
     from sordino import Schema
     from sordino.cli.rows import table
-    from sordino.estimators.evaluation import outlook
     from sordino.tables import value_shares
     from sordino.tables.files import read_names
 
@@ -142,8 +141,6 @@ def check(schema: Path, data: str | None, **how: Any) -> None:
     if not shared.wants_json():
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
         _warn_of_target(found)
-        if found.target is not None:
-            click.echo(outlook(found, 1000, 1.0))
         if shares is not None:
             _tell_shares(shares)
         learns = data or "DATA"
@@ -195,11 +192,14 @@ def _is_part(data: str) -> bool:
 
 
 def _warn_of_target(found: Schema) -> None:
-    """Say what `fit` will refuse: a schema without a target, and persons whose classes have an order."""
-    target = found.target
-    if target is None:
+    """Say how well a score will be known, and what `fit` will refuse or leave out of a target."""
+    from sordino.estimators.metrics import outlook
+
+    if found.target is None:
         click.echo('Note: no column has kind = "target": a model that predicts cannot be fitted.')
-    elif shared.has_unordered_persons(found):
+        return
+    click.echo(outlook(found, 1000, 1.0))
+    if shared.has_unordered_persons(found):
         click.echo(f"Note: {shared.ORDER_LOST}.")
 
 

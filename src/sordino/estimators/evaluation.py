@@ -13,7 +13,6 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.accounting.conversions import default_delta, gaussian_multiplier
 from sordino.elsewhere import Applied, pack
 from sordino.errors import (
     FitWarning,
@@ -24,12 +23,10 @@ from sordino.errors import (
 )
 from sordino.estimators.group_statistics import PrivateTable, group_by
 from sordino.estimators.metrics import (
-    METRICS,
     Beside,
     CalibrationCurve,
     MetricRow,
     ScoreLimits,
-    count_outside,
     find_metric,
     judge,
     outside_words,
@@ -50,7 +47,7 @@ from sordino.runs.report import Status, each_once
 from sordino.saving.files import model_digest
 from sordino.solvers import statistic
 from sordino.tables.values import flags_of
-from sordino.values import check_count, check_flag, check_positive, plain_number
+from sordino.values import check_count, check_flag, check_positive
 
 _BY_ROW = "the model, which predicts each row by itself"
 
@@ -111,7 +108,7 @@ def private_score(
     require_fitted(model)
     row, sign = find_metric("metric", metric, model)
     limits = limits_of(row, model, loss_bound, bounds, bins)
-    chosen = _with_constant(row, limits)
+    chosen = row.with_constant(limits)
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
     n, most = len(rows), declared_rows(final_step(model)) if unit == "person" and groups is None else 1
@@ -149,41 +146,6 @@ def private_score(
     interval = min(ends), max(ends)
     value = math.nan if interval == tuple(sorted(sign * end for end in whole)) else value
     return PrivateFloat(value, report, interval, None, said, model_digest(model))
-
-
-def _with_constant(row: MetricRow, limits: ScoreLimits) -> Any:
-    """Return what is asked for a score: the metric, what the best constant scores, targets out of bounds."""
-    inner = row.metric(limits)
-    beside = inner if row.beside is None else row.beside(inner, limits)
-    return count_outside(beside, limits) if row.numbers else beside
-
-
-_USEFUL = 0.2  # an R2 with an interval of more than so much on each side tells little
-_SLOPE = math.sqrt(4.5)  # R2 moves by at most so much noise times the half range^2 over the variance
-
-
-def outlook(schema: Any, n: int, epsilon: float) -> str:
-    """Return how well a score of so many will be known for a price, in words.
-
-    **Privacy.** From public numbers only: how many there are, epsilon, and the declared bounds of the target.
-    """
-    target, unit = schema.target, "records" if schema.person is None else "persons"
-    number, classes = target.kind == "number", ScoreLimits(classes=len(target.levels or ()))
-    limits = ScoreLimits.between(target.low, target.high) if number else classes
-    chosen = _with_constant(METRICS["r2" if number else "accuracy"], limits)
-    noise = gaussian_multiplier(epsilon, default_delta(n)) * chosen.radius / n
-    start = f"With {n:,} {unit} and epsilon {epsilon:g}, noise leaves"
-    if not number:
-        error = 2.0 * math.hypot(noise, 0.5 / math.sqrt(n))
-        few = " So few tell little." * (error > _USEFUL / 2.0)
-        return f"{start} the accuracy of a score known to +-{plain_number(error, 2)}.{few}"
-    least = limits.reach * math.sqrt(2.0 * _SLOPE * noise / _USEFUL)
-    few = " So few tell little between such bounds." * (least > limits.reach / 2.0)
-    low, high = plain_number(target.low), plain_number(target.high)
-    return (
-        f"{start} the R2 of a score known to +-{_USEFUL:g} if the standard deviation of {target.name} is "
-        f"{plain_number(least, 2)} or more, of bounds {low} to {high}.{few}"
-    )
 
 
 def private_scores_by(

@@ -21,11 +21,12 @@ import numpy as np
 from scipy.special import logit, ndtri, xlogy
 from sklearn.base import is_classifier
 
+from sordino.accounting.conversions import default_delta, gaussian_multiplier
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.runs import PrivacyReport
 from sordino.solvers.heavy.location import NoisyMeans
-from sordino.values import among, refusing
+from sordino.values import among, plain_number, refusing
 
 Estimate = tuple[float, float, float]
 
@@ -666,6 +667,12 @@ class MetricRow:
 
         return Smooth(1, lambda judged: self.column(judged, limits)[:, None], mean, (0.0, bound))
 
+    def with_constant(self, limits: ScoreLimits) -> Any:
+        """Return what is asked: the score, what the best constant scores, and targets out of bounds."""
+        inner = self.metric(limits)
+        beside = inner if self.beside is None else self.beside(inner, limits)
+        return count_outside(beside, limits) if self.numbers else beside
+
     def column(self, judged: Judged, limits: ScoreLimits) -> Floats:
         """Return the clipped loss of each record, from -1 to 1."""
         bound = self.bound_of(limits)
@@ -816,6 +823,34 @@ def find_metric(parameter: str, name: str | None, model: Any) -> tuple[MetricRow
     if row.pairs and classes != 2:
         raise UnsupportedError(f"{parameter}={name!r} is for two classes, the model has {classes}.")
     return row, -1.0 if name.startswith("neg_") else 1.0
+
+
+_USEFUL = 0.2  # an R2 with an interval of more than so much on each side tells little
+_SLOPE = math.sqrt(4.5)  # R2 moves by at most so much noise times the half range^2 over the variance
+
+
+def outlook(schema: Any, n: int, epsilon: float) -> str:
+    """Return how well a score of so many will be known for a price, in words.
+
+    **Privacy.** From public numbers only: how many there are, epsilon, and the declared bounds of the target.
+    """
+    target, unit = schema.target, "records" if schema.person is None else "persons"
+    number, classes = target.kind == "number", ScoreLimits(classes=len(target.levels or ()))
+    limits = ScoreLimits.between(target.low, target.high) if number else classes
+    chosen = METRICS["r2" if number else "accuracy"].with_constant(limits)
+    noise = gaussian_multiplier(epsilon, default_delta(n)) * chosen.radius / n
+    start = f"With {n:,} {unit} and epsilon {epsilon:g}, noise leaves"
+    if not number:
+        error = 2.0 * math.hypot(noise, 0.5 / math.sqrt(n))
+        few = " So few tell little." * (error > _USEFUL / 2.0)
+        return f"{start} the accuracy of a score known to +-{plain_number(error, 2)}.{few}"
+    least = limits.reach * math.sqrt(2.0 * _SLOPE * noise / _USEFUL)
+    few = " So few tell little between such bounds." * (least > limits.reach / 2.0)
+    low, high = plain_number(target.low), plain_number(target.high)
+    return (
+        f"{start} the R2 of a score known to +-{_USEFUL:g} if the standard deviation of {target.name} is "
+        f"{plain_number(least, 2)} or more, of bounds {low} to {high}.{few}"
+    )
 
 
 # ------------------------------------------------------------------------ What a model says of the records
