@@ -247,8 +247,9 @@ class Whole:
             matrix[np.ix_(*2 * (np.flatnonzero(kept),))] += own * (axes * sizes) @ axes.T
         hidden = _SEEN * noise * self.longest**2 / self.problem.population
         most = _UNSEEN * self.targets.spread / self.targets.size
+        spread = self.targets.least_spread / self.targets.size
         bent = penalty_bend(self.problem, self.own)
-        return Bowl(matrix + bent, moments.unsure, d, hidden=hidden, most=most)
+        return Bowl(matrix + bent, moments.unsure, d, hidden=hidden, most=most, spread=spread)
 
     def possible(self, w: Floats, bowl: Bowl) -> Floats:
         """Return weights that predict no more along an axis than a few times what the targets spread.

@@ -80,18 +80,18 @@ def _shrinkage(seen: Floats, variance: Floats | float, signals: Floats) -> Float
 
 
 def along_axes(
-    seen: Floats, w: Floats, bends: Floats, noise: Floats | float
+    seen: Floats, w: Floats, bends: Floats, noise: Floats | float, most: float
 ) -> tuple[Floats, Floats, Floats, tuple[float, float]]:
     """Return the step along each axis, the share of what was seen that is believed, and what stays unsure.
 
     First the slope, one number whose spread is known; its share and its deviation come last. Then all axes
-    alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
+    alike: there is nothing to correct, or the step adds the same variance to margins, ``most`` or less.
     """
     along = max(float(w @ (bends * w)), NOTHING)
     error, whole = math.sqrt(float(np.square(noise * w).sum())) / along, float(w @ seen) / along
     slope = believe(whole, error**2, SLOPE**2)
     left = seen - slope * bends * w
-    variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
+    variances = np.append(0.0, np.geomspace(1e-10, 1.0, 81) * min(most, 1e2))[:, None]
     kept = _shrinkage(left, noise**2, bends * variances)
     share = slope / whole if whole else 0.0
     return slope * w + kept * left / bends, kept, np.sqrt(kept) * noise / bends, (share, error)
@@ -130,7 +130,8 @@ BEYOND = 2.0
 class TargetUnit:
     """Targets are measured from ``center`` in units of ``size``; ``seen`` says that data set the size.
 
-    ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
+    ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise; the
+    last may be there, and ``beyond`` of it is beyond the noise of all counts together.
     ``nearest`` is how far those are from their mean that are nearest to it, as of a coin none is.
     ``means`` are released means of classes and their noise, if there are classes.
     """
@@ -140,6 +141,7 @@ class TargetUnit:
     seen: bool = True
     far: tuple[Floats, Floats] = (np.zeros(0), np.zeros(0))
     nearest: float = 0.0
+    beyond: float = 0.0
     means: tuple[Floats, float] | None = None
 
     @property
@@ -152,6 +154,12 @@ class TargetUnit:
         """The root of the mean squared distance to the centre."""
         shares, sizes = self.far
         return math.sqrt(float(shares @ np.square(sizes))) or self.size
+
+    @property
+    def least_spread(self) -> float:
+        """The same of the targets that are surely so far."""
+        sure = np.append(self.far[0][:-1], self.beyond)[: self.far[0].size]
+        return math.sqrt(float(sure @ np.square(self.far[1]))) or self.size
 
 
 def target_center(curator: Curator, problem: Problem) -> tuple[float, float, float] | None:
@@ -204,13 +212,15 @@ def target_unit(
     largest = float(sizes[kept > 0].max(initial=0.0))
     unsure = noise * math.sqrt(1.0 + np.count_nonzero(kept) + np.count_nonzero(counts == 0.0))
     lost = max(0.0, problem.population - float(kept.sum()) - max(float(counts[0]), 0.0) - unsure)
+    last = 1 + int(np.flatnonzero(kept).max(initial=-1))  # many that drown are near, in small cells
+    beyond = problem.population - float(counts[: last + 1].sum()) - noise * math.sqrt(last + 1.0)
     shares = np.append(kept, lost) / problem.population  # what is lost in noise may lie farther out
     far = shares, most * np.append(sizes, min(BEYOND * largest, 1.0))
     apart = np.abs(np.append(0.0, sizes * 2.0 ** (0.5 / query.cells)) - away / most)  # from the mean
     nearer = np.append(max(1.0 - float(shares[:-1].sum()), 0.0), shares[:-1])[np.argsort(apart)].cumsum()
     nearest = most * float(np.sort(apart)[np.argmax(nearer >= NEAREST * nearer[-1])])
     unit = most * max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes))
-    return TargetUnit(center, unit, True, far, nearest)
+    return TargetUnit(center, unit, True, far, nearest, np.clip(beyond, 0.0, lost) / problem.population)
 
 
 def row_size(

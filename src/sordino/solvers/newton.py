@@ -43,7 +43,7 @@ class Bowl:
     ``far`` is the part of it that only whole rows show. ``grows`` says that it grows with what is predicted,
     by e for each unit of a margin, as that of counts. Without a constant entry the offset stays. Few, long
     rows that noise hides may bend axes by ``hidden``; they may not move predictions by more than ``most``
-    unless a gradient surely says so.
+    unless a gradient surely says so. Steps along all axes together are expected to move them by ``spread``.
     """
 
     matrix: Floats
@@ -53,6 +53,7 @@ class Bowl:
     grows: bool = False
     hidden: float = 0.0
     most: float = math.inf
+    spread: float = math.inf
 
     @property
     def last(self) -> float:
@@ -93,7 +94,8 @@ class Bowl:
         bends, axes = self._axes(self.slopes)
         seen = axes.T @ (gradient[:d] - cross * gradient[d:].sum())
         louder = noise_along(axes, noise[:d]) * math.sqrt(1.0 + float(cross @ cross))
-        step, kept, added, slope = along_axes(seen, axes.T @ start[:d], bends, louder)
+        each = self.spread**2 / max(d, 1)
+        step, kept, added, slope = along_axes(seen, axes.T @ start[:d], bends, louder, each)
         far = np.where(np.abs(seen) > _SURELY * louder, math.inf, self.most / np.sqrt(bends + self.hidden))
         step = np.clip(step, -far, far)
         w = start.copy()
