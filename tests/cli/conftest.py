@@ -9,6 +9,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SORDINO_LEDGER", raising=False)
     write_csv(tmp_path / "people.csv", *table())
+    write_csv(tmp_path / "public.csv", *table())
     return tmp_path
 
 

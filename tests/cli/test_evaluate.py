@@ -26,10 +26,12 @@ def test_a_private_score_is_paid_and_an_exact_one_is_for_public_rows(model, book
     assert found["value"] > 0.85
     with sordino.Ledger.open(folder / "budget.db") as ledger:
         assert ledger.spent("people").reservations == 2
-    exact = typed_json("evaluate", model, "people.csv", "--target", "y", "--public", "--metric", "auc")
+    exact = typed_json("evaluate", model, "public.csv", "--target", "y", "--public", "--metric", "auc")
     assert exact["privacy"] is None
     assert exact["value"] > 0.95
     assert "--public" in typed("evaluate", model, "people.csv", "--target", "y", code=2)
+    refused = typed("evaluate", model, "people.csv", "--target", "y", "--public", code=3)
+    assert "by its name the file that the model was fitted to, privately" in refused
     both = ("--public", "--epsilon", 1)
     assert "--public" in typed("evaluate", model, "people.csv", "--target", "y", *both, code=2)
 
@@ -40,7 +42,7 @@ def test_exact_scores_are_those_of_scikit_learn(model, metric):
 
     X, y = table()
     fitted = sordino.load(model)
-    found = typed_json("evaluate", model, "people.csv", "--target", "y", "--public", "--metric", metric)
+    found = typed_json("evaluate", model, "public.csv", "--target", "y", "--public", "--metric", metric)
     answers = fitted.predict_proba(named(X)) if metric == "log_loss" else fitted.predict(named(X))
     expected = getattr(metrics, metric if metric == "log_loss" else f"{metric}_score")(y, answers)
     assert found["value"] == pytest.approx(expected)
@@ -54,7 +56,7 @@ def test_a_calibration_curve_says_where_a_cell_holds_too_little(model):
 
 
 def test_public_rows_have_a_calibration_curve_and_a_wrong_metric_names_the_right_ones(model, folder):
-    words = ("evaluate", model, "people.csv", "--target", "y", "--public", "--metric")
+    words = ("evaluate", model, "public.csv", "--target", "y", "--public", "--metric")
     found = typed_json(*words, "calibration")
     X, y = table()
     hits = np.sum(y == "yes")
@@ -88,7 +90,8 @@ def test_numbers_are_scored_within_bounds_that_are_typed(folder):
     page = (folder / "l.html").read_text("utf-8")
     assert 'data-name="value">not known' in page
     assert "noise hides deviations below" in page
-    exact = typed("evaluate", "l.sordino", "rows.csv", "--target", "d", "--public", "--metric", "mae")
+    (folder / "open.csv").write_text((folder / "rows.csv").read_text("utf-8"), "utf-8")
+    exact = typed("evaluate", "l.sordino", "open.csv", "--target", "d", "--public", "--metric", "mae")
     d = table()[0][:, 3]
     assert f"best constant): {np.abs(d - np.median(d)).mean():.4g}" in exact
 
@@ -118,7 +121,7 @@ def test_a_second_metric_is_refused_before_anything_is_paid(model, booked, folde
     with sordino.Ledger.open(folder / "budget.db") as ledger:
         assert ledger.spent("people").reservations == 1
     (folder / "run.toml").write_text('metric = "auc"\n', "utf-8")
-    public = ("evaluate", model, "people.csv", "--target", "y", "--public", "--config", "run.toml")
+    public = ("evaluate", model, "public.csv", "--target", "y", "--public", "--config", "run.toml")
     assert typed_json(*public)["metric"] == "auc"
     assert typed_json(*public, "--metric", "log_loss")["metric"] == "log_loss"
 
@@ -198,7 +201,9 @@ def test_a_score_that_noise_took_to_its_end_says_so():
 @pytest.mark.parametrize("price", [("--public",), ("--epsilon", 20)])
 def test_a_score_says_that_it_is_worse_than_the_constant_and_that_records_count_alike(rates, price):
     words = "the score is worse than that of the best constant"
-    for rows, worse in (("same.csv", False), ("other.csv", True)):
+    seen = "open.csv" if "--public" in price else "same.csv"
+    Path("open.csv").write_text(Path("same.csv").read_text("utf-8"), "utf-8")
+    for rows, worse in ((seen, False), ("other.csv", True)):
         found = typed_json("evaluate", rates, rows, "--metric", "mse", *price)
         assert found["worse than constant"] is worse
         assert found["notes"][0] == "records count alike in scores: only fits are weighted by 'years'"
@@ -299,7 +304,7 @@ def test_a_score_outside_of_its_own_interval_is_refused_and_a_booked_price_is_co
 ):
     typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "s.json")
     typed("report", model, "--scores", "s.json", *booked, "--output", "p.html")
-    assert "private: confirmed by ledger budget.db, reservation " in (folder / "p.html").read_text("utf-8")
+    assert "private, confirmed by ledger budget.db, reservation " in (folder / "p.html").read_text("utf-8")
     found = json.loads((folder / "s.json").read_text("utf-8"))
     found["value"] = found["interval"][1] + 0.01
     (folder / "s.json").write_text(json.dumps(found), "utf-8")

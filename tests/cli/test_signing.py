@@ -1,5 +1,6 @@
 """What a data protection officer stumbled over before signing: each test failed before its mend."""
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def test_a_page_of_a_damaged_ledger_is_not_signed(ward):
     assert "<strong>Do not sign.</strong>" in page
     assert '<span class="badge bad">unverified copy' in page
     assert '<th scope="col">signature</th>' not in page
-    assert "unverified copy, The ledger is damaged" in told
+    assert "Do not sign it. The model: The ledger is damaged: a row does not match its seal" in told
+    assert "The ledger is damaged: The ledger is damaged" not in page + told
 
 
 def test_a_check_says_what_a_fit_would_refuse(ward):
@@ -127,3 +129,96 @@ def test_a_learned_schema_that_was_edited_is_not_confirmed(ward):
     Path("w.toml").write_text(text.replace(low, "low = 1.0"))
     fitted("--force")
     assert '<span class="badge mid">unverified copy' in page_of()[1]
+
+
+def said_by(file, **changes):
+    """Write a copy of a score file in which somebody changed what it says."""
+    found = json.loads(Path(file).read_text("utf-8"))
+    Path("edited.json").write_text(json.dumps({**found, **changes}, indent=2), "utf-8")
+    return "edited.json"
+
+
+def refused_page(*scores, colour="bad"):
+    """Return what the command says of a page that nobody should sign, which the page says too."""
+    told, page = page_of(*(word for score in scores for word in ("--scores", score)))
+    assert f'<span class="badge {colour}">unverified copy' in page
+    assert "<strong>Do not sign this page.</strong>" in page
+    assert '<th scope="col">signature</th>' not in page
+    assert "Do not sign it. " in told
+    assert ": private, confirmed" not in told
+    return told
+
+
+def test_a_page_is_no_better_than_the_worst_score_on_it(ward):
+    """The banner was green, and the command said private, beside scores that were edited or not booked."""
+    fitted()
+    Path("test.csv").write_text(Path("w.csv").read_text())
+    score = ("evaluate", "m.sordino", "test.csv", "--epsilon", 1)
+    for name in ("a.json", "b.json"):
+        typed(*score, *BOOKED, "--output", name)
+    assert "Do not sign" not in "".join(page_of("--scores", "a.json", "--scores", "b.json"))
+    told = refused_page(said_by("a.json", data="external.csv"))
+    other = "the ledger knows the file of reservations 4 and 6, and this one has another digest"
+    assert f"The score 'accuracy on external.csv': {other}" in told
+    typed(*score, "--output", "c.json")  # never booked, for the price of two that were
+    assert other in refused_page("a.json", "c.json")
+    typed(*score[:-1], 60, "--output", "d.json")
+    told = refused_page("d.json")
+    assert "The ledger has no reservation of 'ward' for just these releases" in told
+    assert "the score 'accuracy on test.csv': epsilon above 8 protects little" in told
+    typed("report", "m.sordino", "--scores", "a.json", "--output", "n.html")
+    assert '<span class="badge mid">unverified copy' in Path("n.html").read_text()
+
+
+def test_a_score_that_was_booked_on_another_data_set_is_confirmed_there(ward):
+    fitted()
+    Path("test.csv").write_text(Path("w.csv").read_text())
+    typed("ledger", "create", "l.db", "test", "--epsilon", 4, "--delta", 1e-4)
+    place = ("--ledger", "l.db", "--dataset", "test")
+    typed("evaluate", "m.sordino", "test.csv", "--epsilon", 1, *place, "--output", "a.json")
+    told, page = page_of("--scores", "a.json")
+    assert "private, confirmed by ledger l.db, data set test, reservation 1: releases and file" in page
+    assert "Do not sign" not in told
+    assert "The ledger has no reservation of 'ward'" in refused_page(said_by("a.json", notes=[]))
+
+
+def test_an_exact_score_of_the_file_of_the_fit_is_refused_and_others_are_a_caution(ward):
+    """An exact score on the file that is booked on this very ledger stood on a green page."""
+    fitted()
+    said = typed("evaluate", "m.sordino", "w.csv", "--public", "--output", "x.json", code=3)
+    assert "by its name the file that the model was fitted to, privately" in said
+    Path("public.csv").write_text(Path("w.csv").read_text())
+    typed("evaluate", "m.sordino", "public.csv", "--public", "--output", "x.json")
+    for name in ("w.csv", "w.csv, by its name the file that it was fitted to: no test"):
+        told = typed("report", "m.sordino", "--scores", said_by("x.json", data=name), "--output", "n", code=3)
+        assert "is an exact score of the file of the fit" in told
+    told, page = page_of("--scores", "x.json")
+    assert "Before you sign: the score 'accuracy on public.csv' is exact: nobody checked" in told
+    assert '<span class="badge mid">private, confirmed' in page
+    assert page.index("<strong>Before you sign.</strong>") < page.index('<th scope="col">signature</th>')
+
+
+def test_a_delta_of_one_in_n_is_said_wherever_the_guarantee_is(ward):
+    """A page said "epsilon (strong)" and "1 in 100" of 900 records, and nothing of what that means."""
+    typed("fit", "w.csv", "--schema", "w.toml", "--epsilon", 1, "--delta", 0.01, "--output", "m.sordino",
+          "--report", "fit.html")  # fmt: skip
+    words = "delta = 0.01 is at least 1/n: a mechanism that publishes whole records with this probability"
+    told, page = page_of()
+    for text in (told, page, Path("fit.html").read_text("utf-8"), typed("inspect", "m.sordino")):
+        assert words in " ".join(text.split())
+    assert "epsilon (very little)" in page
+    assert "(strong)" not in page
+    assert "protects little" in page
+
+
+def test_who_ran_it_comes_from_the_run_and_an_author_stands_beside(ward, monkeypatch):
+    """``--author`` made its name that of who ran it, and of who declared each line of the schema."""
+    monkeypatch.setenv("SORDINO_PERSON", "Ada")
+    fitted()
+    monkeypatch.setenv("SORDINO_PERSON", "Bob")
+    page = page_of("--author", "Prof. Curie")[1]
+    assert "<dt>Run by</dt><dd>Ada</dd><dt>Page by</dt><dd>Prof. Curie</dd>" in page
+    assert "declared by Ada" in page
+    assert "declared by Prof. Curie" not in page
+    assert "Bob" not in page
+    assert "SORDINO_PERSON can say another" in page

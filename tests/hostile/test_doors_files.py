@@ -307,17 +307,21 @@ def test_other_doors_a_page_does_not_confirm_what_somebody_wrote_into_a_file(tmp
     typed("report", "m.sordino", *page, "true.html")
     whole = (tmp_path / "true.html").read_text("utf-8")
     assert "confirmed by ledger l.db, reservation 1: releases, model and file<" in whole
-    assert "private: confirmed by ledger l.db, reservation 4: releases and file<" in whole
+    assert "private, confirmed by ledger l.db, reservation 4: releases and file<" in whole
     score = (tmp_path / "s.json").read_text("utf-8")
     (tmp_path / "s.json").write_text(score.replace('"data": "rows.npz', '"data": "other.npz'), "utf-8")
     edited("m.sordino", run={"person": "Prof. Maier"})
     typed("report", "m.sordino", *page, "edited.html")
     other = (tmp_path / "edited.html").read_text("utf-8")
-    denied = "what else the file says is NOT what was written when it was released"
-    assert f"releases and model confirmed by ledger l.db, reservation 1; {denied}<" in other
-    assert f"unverified copy: releases confirmed by ledger l.db, reservation 4; {denied}<" in other
-    assert "<strong>Not the file that was written.</strong>" in other
-    assert "private: " not in other
+    denied = "this file is NOT the one that the ledger knows"
+    assert (
+        f"releases and model confirmed by ledger l.db, reservation 1; {denied}; NOT confirmed: the score"
+        in other
+    )
+    assert f"unverified copy, releases confirmed by ledger l.db, reservation 4; {denied}<" in other
+    assert "<strong>Do not sign this page.</strong>" in other
+    assert '<th scope="col">signature</th>' not in other
+    assert "private, confirmed" not in other
     assert f"Note: releases and model confirmed by ledger l.db, reservation 1; {denied}." in typed(
         "evaluate", "m.sordino", "rows.npz", "--epsilon", 1, *booked
     )

@@ -79,7 +79,8 @@ def test_door_02_a_model_is_judged_on_as_many_columns_as_it_takes(folder):
     """`evaluate --features 9` was taken without a word for a model of four columns."""
     libsvm(folder / "a.svm")
     typed("fit", "a.svm", *FIT, "--features", 4, "--classes", "0,1")
-    judged = ("evaluate", "m.sordino", "a.svm", "--public")
+    libsvm(folder / "b.svm")
+    judged = ("evaluate", "m.sordino", "b.svm", "--public")
     assert "takes 4 columns, not 9" in typed(*judged, "--features", 9, code=3)
     typed(*judged, "--features", 4)
     typed(*judged)
@@ -121,7 +122,8 @@ def test_door_11_a_file_without_a_header_is_read_when_that_is_said(folder):
     assert model.n_features_in_ == 5
     assert not hasattr(model, "feature_names_in_")
     typed("fit", "d.csv", "--no-header", *FIT, "--target", "x4", "--classes", "0,1")
-    found = typed_json("evaluate", "m.sordino", "d.csv", "--no-header", "--target", "x4", "--public")
+    without_header(folder / "e.csv")
+    found = typed_json("evaluate", "m.sordino", "e.csv", "--no-header", "--target", "x4", "--public")
     assert 0 <= found["value"] <= 1
 
 

@@ -307,10 +307,11 @@ def test_a_ledger_that_was_not_told_which_model_was_released_confirms_releases_o
         )
         copy = sordino.PrivacyReport.from_json(model.privacy_.to_json())
         releases = report_html(copy, ledger=ledger, dataset_id="ward 7")
-    said = "unverified copy: releases confirmed by ledger ledger.db, reservation 1; the ledger was not told"
-    assert f'<span class="badge mid">{said} which model was released</span>' in page
-    assert "private: certified" not in page
-    assert "private: certified when it was made, confirmed by ledger ledger.db, reservation 1<" in releases
+    said = "unverified copy, releases confirmed by ledger ledger.db, reservation 1; the ledger holds no"
+    assert f'<span class="badge mid">{said} digest of this model</span>' in page
+    assert "private, confirmed" not in page
+    assert '<th scope="col">signature</th>' not in page
+    assert "private, confirmed by ledger ledger.db, reservation 1<" in releases
 
 
 def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
@@ -324,25 +325,22 @@ def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     booked.ledger.create("another ward", budget)
     denied = report_html(copy, ledger=booked.ledger, dataset_id="another ward")
     assert '<span class="badge bad">unverified copy</span>' in denied
-    assert "<strong>The ledger has no reservation of &#39;another ward&#39;" in denied
+    assert "the model: The ledger has no reservation of &#39;another ward&#39;" in denied
     known = report_html(copy, ledger=booked.ledger, dataset_id="ward 7")
-    said = (
-        "private: certified when it was made, confirmed by ledger ledger.db, reservation 2: releases, model"
-    )
+    said = "private, confirmed by ledger ledger.db, reservation 2: releases, model"
     assert f'<span class="badge">{said} and file</span>' in known
     assert known.index("<h2>Signatures</h2>") < known.rindex(said)
     assert f"its digest, {model_digest(copy)[:16]}, stands in the ledger" in known
     changed = sordino.load(tmp_path / "m.sordino")
     changed.coef_ = changed.coef_ + 4.0
     page_of_another = report_html(changed, ledger=booked.ledger, dataset_id="ward 7")
-    said = "unverified copy: releases confirmed by ledger ledger.db, reservation 2; this model is NOT the one"
+    said = "unverified copy, releases confirmed by ledger ledger.db, reservation 2; this model is NOT the one"
     assert f'<span class="badge bad">{said} that the ledger knows</span>' in page_of_another
-    assert "<strong>Not the released model.</strong>" in page_of_another
+    assert "the ledger knows the model of reservation 2, and this one has another digest" in page_of_another
     assert copy.privacy_.status == Status.COPY
     assert '<span class="badge mid">unverified copy</span>' in page
     assert "confirmed by" not in page
     learned = replace(copy.privacy_, learned=(replace(Price.of(booked.privacy_), certified=False),))
     both = report_html(learned, ledger=booked.ledger, dataset_id="ward 7")
     assert '<span class="badge mid">unverified copy</span>' in both
-    assert "read from a file: that it is what was paid, no file can prove" in both
-    assert "this one has no receipt for it" in both
+    assert "its schema was read from a file, and the ledger has no receipt for it" in both

@@ -274,11 +274,9 @@ def test_a_copy_is_confirmed_by_a_run_that_settled_with_fresh_noise_and_by_no_ot
             model = fit().fit(people())
     said = model.privacy_.to_dict() | {"seeded": False}  # as a file says that somebody edited
     page = report_html(PrivacyReport.from_dict(said), ledger=ledger, dataset_id="ward")
-    assert ("private: certified when it was made, confirmed by ledger l.db, reservation 1" in page) == (
-        why == "settled"
-    )
+    assert ("private, confirmed by ledger l.db, reservation 1" in page) == (why == "settled")
     assert (">unverified copy<" in page) == (why != "settled")
-    assert ("it does not say of a run with fresh noise that it ended as planned" in page) == (
+    assert ("the ledger does not say that reservation 1 ended as planned, with fresh noise" in page) == (
         why != "settled"
     )
 
@@ -291,7 +289,7 @@ def test_a_copy_with_a_learned_schema_is_confirmed_by_the_receipts_of_that_schem
     learned = learn_schema(blank, people(), 1.0, 1e-6, **booked).schema
     sordino.LogisticRegression(1.0, 1e-6, schema=learned, **booked).fit(people()).save(tmp_path / "m")
     page = report_html(sordino.load(tmp_path / "m"), **booked)
-    assert "private: certified when it was made, confirmed by ledger l.db, reservation 3" in page
+    assert "private, confirmed by ledger l.db, reservation 3" in page
     assert "the receipts of the schema are there too" in page
 
 

@@ -159,7 +159,7 @@ def evaluate(
     An exact score on sensitive rows tells about them, so one of --epsilon and --public has to be said.
     """
     import sordino
-    from sordino.cli.look import ask_ledger
+    from sordino.cli.look import SEEN, ask_ledger
     from sordino.cli.rows import for_model
     from sordino.estimators.evaluation import alike_words
     from sordino.estimators.metrics import find_metric
@@ -176,15 +176,21 @@ def evaluate(
     fitted = sordino.load(model)
     row, sign = find_metric("--metric", metric, fitted)  # refuses a model without a score
     file = shared.data_file(data, chosen)
+    run = about(model)["about"].get("run", {})
+    if public and file.path != "-" and file.name == run.get("data"):
+        raise InvalidInputError(
+            f"{file.name} is by its name the file that the model was fitted to, privately: an exact score "
+            "would tell about its records. Pay for one with --epsilon, on records that the model has not "
+            "seen. If this is another file, give it another name."
+        )
     rows = for_model(file, fitted, judge=True, target=target)
     asked["groups"] = rows.groups
     found: dict[str, Any] = {"model": model_digest(fitted), "metric": metric or row.name}
     found |= {"data": file.name, "notes": list(alike_words(fitted))}
-    run = about(model)["about"].get("run", {})
-    _, words, denied = ask_ledger(fitted, asked["ledger"], run)
-    found["notes"] += [words] * denied
+    if (standing := ask_ledger(fitted, asked["ledger"], run)) is not None and standing.denied:
+        found["notes"].append(standing.booked or str(standing.doubts[0]))
     if file.path != "-" and file.name == run.get("data"):
-        found["data"] += ", by its name the file that it was fitted to: no test"
+        found["data"] += SEEN
         found["notes"].append(f"scored on {found['data']}. Score records that it has not seen")
     if public:
         _tell(row, {**found, **_exact(row, sign, fitted, rows)}, output, asked)
@@ -250,7 +256,7 @@ def intervals(
         run["of"] = (
             f"{model.name}, digest {model_digest(fitted)[:16]}: its own page says what it cost besides"
         )
-        write_page(found, report, run, ledger=asked["ledger"])
+        shared.tell_doubts(write_page(found, report, run, ledger=asked["ledger"]))
     shared.tell_budget(asked)
     if shared.wants_json():
         privacy = found.privacy.to_dict()

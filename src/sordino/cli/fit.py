@@ -247,7 +247,8 @@ def deliver(
         following = shared.command_line("inspect", output, ledger=budget["ledger"])
         click.echo(f"Saved to {output}, digest {model_digest(model)[:16]}. Next: {following}")
     if asked["report"] is not None:
-        write_page(model if shown is None else shown, asked["report"], run, ledger=budget["ledger"])
+        shown = model if shown is None else shown
+        shared.tell_doubts(write_page(shown, asked["report"], run, ledger=budget["ledger"]))
 
 
 def run_of(data: str) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from sordino.errors import InvalidInputError
 
 SIGNED = ("purpose", "controller", "approver", "basis", "recipients", "kept_until")
 """What the page says about those who answer for it, besides its author."""
+SEEN = ", by its name the file that it was fitted to: no test"
+"""How a score says that its records were those of the fit."""
 
 REST = ("(other)", "(missing)")
 """Nobody may have other levels, and gaps."""
@@ -39,16 +41,18 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> N
     run = facts.get("about", {}).get("run")
     if ledger is not None and (booked := (run or {}).get("dataset", dataset)) is not None:
         shared.require_budget(ledger, booked)
-    known, words, _ = ask_ledger(fitted, ledger, {"dataset": dataset, **(run or {})})
+    standing = ask_ledger(fitted, ledger, {"dataset": dataset, **(run or {})})
     if shared.wants_json():
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
-        out["ledger"] = None if known is None else {"status": known.status, "words": words}
+        out["ledger"] = None if standing is None else {"status": standing.status, "words": standing.line}
         shared.document({**out, "coefficients": rows, "shapes": [vars(shape) for shape in shapes]})
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
-    if report is not None:
-        click.echo(f"{shared.guarantee(known or report)}{words and f', {words}'}\n{report.guarantee}")
-        shared.tell_schema_price(known or report)
+    if report is not None and standing is not None:
+        known, booked = standing.report, standing.booked and f", {standing.booked}"
+        asked = standing.verdict if ledger is not None else []
+        click.echo("\n".join([f"{shared.guarantee(known)}{booked}", report.guarantee, *asked]))
+        shared.tell_schema_price(known)
         releases = [
             (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
             for r in report.releases
@@ -82,20 +86,17 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> N
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
 
 
-def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> tuple[Any, str, bool]:
-    """Return the report of a saved model as far as a ledger confirms it, in words, and if it denies it."""
+def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> Any:
+    """Return the standing of a saved model, as far as a ledger confirms it; None where nothing was paid."""
+    from sordino.report.page import booking_of
+    from sordino.report.standing import Standing
     from sordino.saving.files import model_digest, report_of
 
-    report, dataset = report_of(model), run.get("dataset")
-    if ledger is None or dataset is None or report is None:
-        return report, "", False
-    from sordino.report.page import Booking, booking_of
-
+    report, dataset = report_of(model), run.get("dataset") or ("" if "dataset" in run else None)
+    if report is None:
+        return None
     ran = (run["started"], run["finished"]) if "started" in run else None
-    report, found = booking_of(report, ledger, dataset, ran, model_digest(model))
-    if isinstance(found, Booking):
-        return report, found.confirmation, found.doubt == "another"
-    return report, found.rstrip("."), False
+    return Standing.of(*booking_of(report, ledger, dataset, ran, model_digest(model)))
 
 
 def _effect(shape: Any) -> tuple[str, ...]:
@@ -135,7 +136,7 @@ def _numbers(model: Any) -> list[dict[str, Any]]:
 @click.option("--output", type=shared.OUTPUT, required=True, help="The page.")
 @shared.LEDGER
 @click.option("--scores", type=click.Path(path_type=Path), multiple=True, help="From evaluate --output.")
-@click.option("--author", help="Who ran it; else whoever fitted the model.")
+@click.option("--author", help="Who wrote the page, beside who ran it.")
 @click.option("--title", help="Of the page.")
 @shared.SIGNERS
 @shared.FORCE
@@ -162,7 +163,7 @@ def report(
     fitted, facts = sordino.load(model), about(model)
     run = {**facts["about"].get("run", {}), "version": facts["version"]}
     booked = run.get("dataset", dataset)
-    run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
+    run |= {} if dataset is None else {"dataset": dataset}
     if ledger is not None and run.get("dataset") is not None:
         shared.require_budget(ledger, run["dataset"])
     if dataset is not None and booked != dataset:
@@ -176,7 +177,7 @@ def report(
         for key, value in signed.items()
         if value is not None
     }
-    found = [(path, *_score(path, model_digest(fitted))) for path in scores]
+    found = [(path, *_score(path, model_digest(fitted), run)) for path in scores]
     both: list[set[str]] = [set(), set()]
     for _, name, value in found:
         both[hasattr(value, "privacy") or isinstance(value, list)].add(name.partition(" on ")[2])
@@ -187,18 +188,17 @@ def report(
         )
     names = [name for _, name, _ in found]  # scores of one metric have the names of their files
     named = {n if names.count(n) == 1 else f"{n} ({path.name})": value for path, n, value in found}
-    write_page(fitted, output, run, ledger=ledger, title=title, scores=named)
-    known, words, denied = ask_ledger(fitted, ledger, run)
-    status = "" if known is None else f": {known.status}{words and f', {words}'}"
-    lines = [f"Report written to {output}{status}.", *["Do not sign it."] * denied]
+    standing = write_page(fitted, output, run, ledger=ledger, title=title, scores=named, author=author)
+    lines = [f"Report written to {output}: {standing.line}.", *standing.verdict]
     if missing := [f"--{key.replace('_', '-')}" for key in SIGNED if key not in run["signed"]]:
         lines.append(f"Not stated on the page: {', '.join(missing)}.")
-    shared.result({"output": output, "privacy": facts["report"]}, "\n".join(lines))
+    told = {"output": output, "privacy": facts["report"], "status": standing.status}
+    shared.result({**told, "do not sign": list(map(str, standing.doubts))}, "\n".join(lines))
 
 
-def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> None:
-    """Write the page on a model, with what is known of the run that made it."""
-    from sordino.report import write_report
+def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> Any:
+    """Write the page on a model, with what is known of the run that made it; return its standing."""
+    from sordino.report import report_html
 
     facts = {}
     if "data" in run:
@@ -214,7 +214,7 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
         code = f", code {run['code'][:16]}" if "code" in run else ""
         facts["Saved by"] = f"Sordino {run['version']}{code}"
     dataset = run.get("dataset") or ("" if "dataset" in run else None)  # "": it says that it has none
-    more |= {"dataset_id": dataset, "author": run.get("person"), "config": run.get("settings")}
+    more |= {"dataset_id": dataset, "person": run.get("person"), "config": run.get("settings")}
     said = {**run.get("signed", {})}
     titles = {"basis": "Legal basis", "recipients": "Recipients", "kept_until": "Kept until"}
     about = {title: said.pop(key, "not stated") for key, title in titles.items()}
@@ -224,10 +224,12 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
         places = [settings.pop("model")] if "of" in run else []
         places.append(settings.pop("data", "-"))
         more["command"] = shared.command_line(run["command"], *places, **book, **settings)
-    write_report(model, output, **more)
+    page = report_html(model, **more)
+    output.write_text(page, encoding="utf-8")
+    return page.standing
 
 
-def _score(path: Path, digest: str) -> tuple[str, Any]:
+def _score(path: Path, digest: str, run: dict[str, Any]) -> tuple[str, Any]:
     """Return the name and the score in a file of `sordino evaluate --output`, of this model."""
     try:
         text = path.read_bytes()
@@ -235,6 +237,11 @@ def _score(path: Path, digest: str) -> tuple[str, Any]:
         if found.get("model", digest) != digest:
             raise InvalidInputError(
                 f"{path.name!r} is the score of another model. Pass the scores of this one."
+            )
+        if found["privacy"] is None and str(found.get("data")).removesuffix(SEEN) == run.get("data"):
+            raise InvalidInputError(
+                f"{path.name!r} is an exact score of the file of the fit, which was a private one: it tells "
+                "about those records. Leave it out."
             )
         unknown = "" if "model" in found else " (model not stated)"
         name = f"{found['metric']} on {found['data']}" if "data" in found else found["metric"]

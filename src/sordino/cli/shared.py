@@ -578,3 +578,8 @@ def tell_schema_price(report: Any) -> None:
     """Say what the schema of a run cost, where that was learned from records."""
     if report.on_top is not None:
         click.echo(report.on_top)
+
+
+def tell_doubts(standing: Any) -> None:
+    """Say why nobody should sign a page that was written beside a result, and what to know before."""
+    click.echo("".join(f"{line}\n" for line in standing.verdict), nl=False, err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import sordino
 from sordino.accounting.trade_off import trade_off, worst_trade_off
-from sordino.errors import LedgerCorruptError, SordinoError
+from sordino.errors import LedgerCorruptError, RoleError, SordinoError
 from sordino.kernel.events import compose_events
 from sordino.ledger import BudgetPolicy, Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
@@ -162,16 +163,30 @@ class Booking:
         kind = f"{'one of ' * bool(self.among)}reservation{'s' * (len(numbers) > 1)}"
         words = f"confirmed by ledger {self.place}, {kind} {', '.join(numbers)}"
         parts = ["releases", *(n for n, a in (("model", self.model), ("file", self.file)) if a == "known")]
-        ends = {"another": "; this model is NOT the one that the ledger knows"}
-        ends |= {"unknown": "; the ledger was not told which model was released"}
-        if self.model in ends:
-            return f"releases {words}{ends[self.model]}"
-        ends = {"another": "; what else the file says is NOT what was written when it was released"}
-        ends |= {"unknown": "; the ledger was not told what else the file says"}
-        if self.file in ends:
-            return f"{' and '.join(parts)} {words}{ends[self.file]}"
         *first, last = parts
-        return f"{words}: {', '.join(first)} and {last}" if first else words
+        if not self.doubt:
+            return f"{words}: {', '.join(first)} and {last}" if first else words
+        what = "model" if self.model == self.doubt else "file"
+        parts = parts[:1] if what == "model" else parts
+        known = {"another": f"this {what} is NOT the one that the ledger knows"}
+        known["unknown"] = f"the ledger holds no digest of this {what}"
+        return f"{' and '.join(parts)} {words}; {known[self.doubt]}"
+
+    @property
+    def explanation(self) -> str:
+        """What the digest of the model, or of the file, says to whoever would sign."""
+        what = "model" if self.model == self.doubt else "file"
+        if self.doubt == "unknown":
+            return (
+                f"the ledger holds {self.words} for just these releases, but no digest of this {what}: an "
+                "older version wrote it, or not that run. Nobody can tell whether it says what it said then"
+            )
+        told = "its numbers" if what == "model" else "what it says (who, when, of which data, or a number)"
+        runs = self.words.removeprefix("one of ")
+        return (
+            f"the ledger knows the {what} of {runs}, and this one has another digest: somebody changed "
+            f"{told}, or it is of another run. Ask for the {what} that was written then"
+        )
 
     @property
     def words(self) -> str:
@@ -218,12 +233,16 @@ def booking_of(
         )
     try:
         book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
+        page_of, dataset_id = (
+            dataset_id,
+            _place_of(report, book, dataset_id) if digest is None else dataset_id,
+        )
         receipt = next(iter(book.verify(dataset_id).receipts), "")
         history = replace(History.read(book, dataset_id), ran=ran or ("", "9"))
         models = {} if digest is None else book.models(dataset_id)
-        files = book.files(dataset_id) if report.copied and report.file else {}
+        files = book.files(dataset_id)
     except LedgerCorruptError as error:
-        return report, f"The ledger is damaged: {error}"
+        return report, f"The ledger is damaged: {error}".replace("damaged: The ledger is damaged", "damaged")
     except SordinoError as error:
         return report, f"The ledger could not be read ({type(error).__name__})."
     own = history.policy.unit, history.policy.relation.value
@@ -240,16 +259,27 @@ def booking_of(
     if run := next((run for run, found in known.items() if found == digest), ()):
         equal = numbers = [*run]
     is_other = {*equal} == {number for run in known for number in run}
-    if digest is None and {*files.get(report.file, [0])} <= {*equal}:
-        equal = numbers = [*files[report.file]]
-    written = [digest for digest, run in files.items() if [*run] == equal]
-    file = None if not (report.copied and report.file) else "another" if written else "unknown"
-    file = "known" if report.file in written else file
+    told, file = files.get(report.file, ()), None
+    if digest is None and told and {*told} <= {*equal}:
+        equal = numbers = [*told]
+    if report.copied and report.file:
+        others = {number for run in files.values() for number in run}
+        file = "known" if [*told] == equal else "another" if {*equal} <= others else "unknown"
     parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
     among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
+    place += "" if dataset_id == page_of else f", data set {dataset_id}"
     model = None if digest is None else "known" if run else "another" if is_other else "unknown"
     booking = Booking(history, parts, among, place, model, file, receipt)
     return booking.confirm(report, book), booking
+
+
+def _place_of(report: PrivacyReport, book: Ledger, dataset_id: str) -> str:
+    """Return where the ledger knows the file of a score: it may be on another data set than the model."""
+    for name in (dataset_id, *book.datasets()) if report.file else ():
+        with suppress(RoleError):
+            if report.file in book.files(name):
+                return name
+    return dataset_id
 
 
 # ----------------------------------- The page about budgets: what is spent, when, by whom, and what is left

@@ -29,9 +29,11 @@ from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_
 from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
-from sordino.ledger.address import code_digest, person
+from sordino.ledger.address import code_digest
+from sordino.ledger.address import person as user
 from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.plots import coefficients_of, margin_words, target_words
+from sordino.report.standing import Page, Standing
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, guess, percent, strength
 from sordino.saving.files import model_digest
@@ -85,14 +87,17 @@ def _records(sampling: str) -> str:
     return next((text for start, text in words.items() if kind.startswith(start)), sampling)
 
 
-def _declaring_party(line: str, author: str, by_schema: bool = False) -> str:
+def _declaring_party(line: str, person: str, by_schema: bool = False) -> str:
     """Return who says so, of a line that is assumed to be public."""
     if ", the default" in line:
         return "nobody: the library's default"
     if "seen in" in line:
         return "nobody: read off the data"
     if line.startswith(_COUNTED):
-        return "counted in the data, and taken for public"
+        ids = ": different ids, letter by letter" if line.startswith("number of persons") else ""
+        return f"counted in the data{ids}, and taken for public"
+    if line.startswith("the model, which"):
+        return "nobody: how models of this kind predict"
     if any(m in line for m in _LEARNED) or (line.startswith("levels of ") and line.endswith(" learned")):
         return "learned from records, for its own price"
     if line.startswith(("curves with", "straight lines")):
@@ -101,7 +106,7 @@ def _declaring_party(line: str, author: str, by_schema: bool = False) -> str:
         return "follows from the columns below"
     if line.startswith(("number of features", "feature names")):
         return "follows from the columns below" if by_schema else "the shape of the table"
-    return f"declared by {author}"
+    return f"declared by {person}"
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -392,22 +397,18 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
                 title = ", ".join(f"{k}={v}" for k, v in zip(value.keys, row, strict=True))
                 parts.append((title, PrivateFloat(number, value.privacy, (ends[0], ends[1]))))
         lines = [_score(f"{name}, {group}", part) for group, part in parts] or [_score(str(name), value)]
-        report = getattr(parts[0][1] if parts else value, "privacy", None)
-        told = ", once for all groups" * bool(parts)
+        report, part = getattr(parts[0][1] if parts else value, "privacy", None), f"the score {str(name)!r}"
+        told = "nothing was paid: right only where these records are public, as somebody said"
+        lines[0] |= {
+            "caution": f"{part} is exact: nobody checked this number, nor that its records are public"
+        }
         if isinstance(report, PrivacyReport):
-            found, booking = confirm(report)
-            known = found.copied < report.copied or getattr(booking, "doubt", "")
-            status = f"{found.status}: {booking.confirmation}" if known else found.status
+            found = Standing.of(*confirm(report), part)
             spent = f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta)} per {report.unit}"
-            told = f"{spent}; {status}{told}"
-        out += [
-            line
-            | {
-                "price": told
-                or "nothing was paid: right only where these records are public, as somebody said"
-            }
-            for line in lines
-        ]
+            told = f"{spent}; {found.line}{', once for all groups' * bool(parts)}"
+            lines[0] |= {"doubts": found.doubts, "weak": found.weak}
+            lines[0]["caution"] = report.warning and f"{part}: {report.warning}"
+        out += [line | {"price": told} for line in lines]
     return out
 
 
@@ -461,11 +462,7 @@ def constant_words(baseline: tuple[float, float] | None, most: float = math.inf)
 def write_report(model: Any, path: str | Path, **details: Any) -> Path:
     """Write one self-contained HTML page about a run to ``path``; return the path.
 
-    ``model`` and ``details`` (``dataset_id``, ``author``, ``purpose``, ``controller``, ``approver``,
-    ``config``, ``command``, ``title``, ``ledger``, ``ran``, ``scores``, ``facts``, ``about``,
-    ``assume_public``) as in :func:`report_html`.
-
-    **Privacy.** The page shows released numbers and declared constants only.
+    ``model`` and ``details`` are those of :func:`report_html`.
     """
     page, path = report_html(model, **details), Path(path)
     path.write_text(page, encoding="utf-8")
@@ -489,8 +486,9 @@ def report_html(
     facts: Mapping[str, str] | None = None,
     about: Mapping[str, str] | None = None,
     assume_public: Sequence[str] = (),
-) -> str:
-    """Return one self-contained HTML page about a run.
+    person: str | None = None,
+) -> Page:
+    """Return one self-contained HTML page about a run; its ``standing`` says whether it may be signed.
 
     Parameters
     ----------
@@ -498,7 +496,7 @@ def report_html(
     dataset_id, ledger : of the records; None takes the model's own. A ``dataset_id`` of "" says that the run
         was booked on no ledger.
     ran : when it began and ended (ISO 8601, UTC): this tells its reservation from those of equal runs.
-    author : who ran it; None takes ``SORDINO_PERSON`` or the name of the account.
+    author : who wrote the page; stands beside who ran it.
     purpose, controller, approver : what it is for, who answers for the data, who signs.
     config : the settings of the run, a text or a mapping; None takes the model's parameters.
     command : how it was run, for the section on how to do it again.
@@ -508,18 +506,22 @@ def report_html(
     facts : more lines about the run, by name: when it ran, on which file.
     about : more lines about the purpose, by name: on which legal basis, for whom, how long.
     assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
+    person : who ran it, as its file says; None takes ``SORDINO_PERSON`` or the name of the account, of a run
+        of this process.
 
-    **Privacy.** The page shows released numbers and declared constants only, by a fixed list of attributes;
-    of a model that is not private nothing but its kind.
+    **Privacy.** The page shows released numbers, declared constants and the counts that the report names as
+    public, by a fixed list of attributes; of a model that is not private nothing but its kind.
     """
     report = report_of(model, assume_public)
     dataset_id = getattr(model, "dataset_id", None) if dataset_id is None else dataset_id
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
-    origin = provenance(model, dataset_id, author, config)
+    origin = provenance(model, dataset_id, person or ("" if report.copied else user()), config)
     contents = contents_of(model, report)
     digest = "" if isinstance(model, PrivacyReport) else model_digest(model)
     asked = None if model is report or not report.copied else digest
     copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran, asked)
+    judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id))
+    standing = Standing.of(report, booking, lines=judged)
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     again = again if hasattr(model, "fit") else ""
     event = json.dumps(encode(report.event), indent=1)
@@ -527,34 +529,39 @@ def report_html(
         event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
     by_schema = any(line.startswith("schema ") for line in report.public)
     public = sorted(report.public, key=lambda line: not line.startswith(_COUNTED))
-    signed = {"Run by": origin["author"], "Data controller": controller, "Approver": approver}
-    return render_page(
-        "run.html",
-        title=title or f"Privacy report: {contents['kind']}",
-        report=report,
-        origin=origin,
-        contents=contents,
-        booked=booking if isinstance(booking, Booking) else None,
-        confirmed=copied and report.is_private,
-        not_booked=booking if isinstance(booking, str) else "",
-        scores=scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id)),
-        digest=digest,
-        purpose=purpose or "not stated",
-        signed={role: name or "not stated" for role, name in signed.items()},
-        releases=[(release.name, _release(release, report.unit)) for release in report.releases],
-        assumptions=[(line, _declaring_party(line, origin["author"], by_schema)) for line in public],
-        facts=dict(facts or {}),
-        about=dict(about or {}),
-        holds=report.status.holds,
-        odds=report.odds,
-        whole=report.whole,
-        strength=strength((report.whole or [report.epsilon])[0]),
-        counted=next((line for line in public if line.startswith(_COUNTED)), ""),
-        compared=compare_attacks(report),
-        command=command or again,
-        event=event,
-        attacked=attack_section(model) if report.status.holds else "",
+    signed = {"Run by": origin["person"], **({"Page by": author} if author else {})}
+    signed |= {"Data controller": controller, "Approver": approver}
+    page = Page(
+        render_page(
+            "run.html",
+            title=title or f"Privacy report: {contents['kind']}",
+            report=report,
+            origin=origin,
+            contents=contents,
+            booked=booking if isinstance(booking, Booking) else None,
+            confirmed=copied and report.is_private,
+            not_booked=booking if isinstance(booking, str) else "",
+            scores=judged,
+            standing=standing,
+            digest=digest,
+            purpose=purpose or "not stated",
+            signed={role: name or "not stated" for role, name in signed.items()},
+            releases=[(release.name, _release(release, report.unit)) for release in report.releases],
+            assumptions=[(line, _declaring_party(line, origin["person"], by_schema)) for line in public],
+            facts=dict(facts or {}),
+            about=dict(about or {}),
+            holds=report.status.holds,
+            odds=report.odds,
+            whole=report.whole,
+            counted=next((line for line in public if line.startswith(_COUNTED)), ""),
+            compared=compare_attacks(report),
+            command=command or again,
+            event=event,
+            attacked=attack_section(model) if report.status.holds else "",
+        )
     )
+    page.standing = standing
+    return page
 
 
 def attack_section(model: Any) -> str:
@@ -586,7 +593,7 @@ def compare_attacks(report: PrivacyReport) -> list[dict[str, str]]:
         {
             "epsilon": at_most(epsilon, 3),
             "own": "yes" if epsilon == own else "",
-            "strength": strength(epsilon),
+            "strength": report.strength if epsilon == own else strength(epsilon),
             "bet": percent(guess(curve)),
             "found": percent(curve.true_positive_rate(0.01)),
             "harm": "any chance" if harm(curve) >= 1 else f"{at_most(1000 * harm(curve), 3)} in 1,000",
@@ -600,7 +607,7 @@ def compare_attacks(report: PrivacyReport) -> list[dict[str, str]]:
 _LONGEST = 200
 
 
-def provenance(model: Any, dataset_id: str | None, author: str | None, config: Any) -> dict[str, str]:
+def provenance(model: Any, dataset_id: str | None, person: str, config: Any) -> dict[str, str]:
     """Return what a board wants to know about a run, besides its guarantee: who, when, code, settings.
 
     A fact that nobody stated reads "not stated". Of a model's parameters those that are no plain values are
@@ -615,7 +622,7 @@ def provenance(model: Any, dataset_id: str | None, author: str | None, config: A
     packages = ("numpy", "scipy", "scikit-learn", "dp-accounting")
     return {
         "dataset_id": dataset_id or "not stated",
-        "author": author or person() or "not stated",
+        "person": person or "not stated",
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": sordino.__version__,
         "software": f"Python {platform.python_version()}, "

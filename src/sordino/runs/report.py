@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
@@ -456,8 +457,22 @@ class PrivacyReport:
 
     @property
     def warning(self) -> str | None:
-        """What must be said about an epsilon that protects little; None where nothing must."""
-        return warning(self.epsilon, self.trade_off) if self.epsilon > LITTLE else None
+        """What must be said about an epsilon, or a delta, that protects little; None where nothing must."""
+        epsilon, delta = self.whole or (self.epsilon, self.delta)
+        said = [warning(epsilon, self.trade_off) if epsilon > LITTLE else None]
+        counts = [int(n) for n in re.findall(r"^number of \w+s: (\d+)", "\n".join(self.public), re.M)]
+        if math.isfinite(epsilon) and counts and delta * max(counts) >= 1:
+            said.append(
+                f"delta = {at_most(delta)} is at least 1/n: a mechanism that publishes whole records with "
+                "this probability would satisfy it"
+            )
+        return "; ".join(filter(None, said)) or None
+
+    @property
+    def strength(self) -> str:
+        """One word, or a few, for the guarantee: a delta of 1/n makes none of it strong."""
+        epsilon = (self.whole or [self.epsilon])[0]
+        return strength(max(epsilon, 2 * LITTLE) if self.warning else epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that JSON can hold; see :meth:`from_dict`."""

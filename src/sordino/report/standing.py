@@ -1,0 +1,121 @@
+"""Whether a page may be signed: no better than the worst of everything that stands on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sordino.report.page import Booking
+from sordino.runs import PrivacyReport
+from sordino.runs.report import Status
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why nobody should sign a page: ``words`` about a ``part`` of it; ``denied`` where something says no."""
+
+    part: str
+    words: str
+    denied: bool = False
+    status: Status = Status.COPY
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.words.rstrip('.')}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the banner, the lines to sign and the commands say of a page.
+
+    Parameters
+    ----------
+    report : the guarantee of the part, as far as a ledger confirms it.
+    part : what it is the standing of; the model's is that of the page.
+    status : the worst status of the model, its schema and its scores.
+    booked : what a ledger confirms of the model; "" where none does.
+    doubts : why nobody should sign; without any the page may be signed.
+    cautions : what whoever signs has to know first.
+    weak : the guarantee of the model, or of a score, protects little.
+    """
+
+    report: PrivacyReport
+    part: str
+    status: Status
+    booked: str
+    doubts: tuple[Doubt, ...]
+    cautions: tuple[str, ...]
+    weak: bool
+
+    @classmethod
+    def of(
+        cls,
+        report: PrivacyReport,
+        booking: Booking | str,
+        part: str = "the model",
+        lines: Sequence[Mapping[str, Any]] = (),
+    ) -> Standing:
+        """Return the standing of a part of a page; ``lines`` are those of the scores beside it."""
+        doubts = [*doubts_of(part, report, booking), *(d for line in lines for d in line.get("doubts", ()))]
+        status = Status.worst([report.status, *(doubt.status for doubt in doubts)])
+        said = isinstance(booking, Booking) and (report.is_private or booking.doubt)
+        booked = booking.confirmation if isinstance(booking, Booking) and said else ""
+        cautions = filter(None, [report.warning, *(line.get("caution") for line in lines)])
+        weak = bool(report.warning) or any(line.get("weak") for line in lines)
+        return cls(report, part, status, booked, tuple(doubts), tuple(cautions), weak)
+
+    @property
+    def denied(self) -> bool:
+        """Whether something contradicts what the page says; else a doubt is only that nobody confirms it."""
+        return any(doubt.denied for doubt in self.doubts)
+
+    @property
+    def colour(self) -> str:
+        """The class of the banner: "" is good, "mid" wants a second look, "bad" is not to be signed."""
+        return "bad" if self.denied else "mid" if self.doubts or self.cautions else ""
+
+    @property
+    def line(self) -> str:
+        """The status in one line, with what a ledger confirms and what nobody does."""
+        parts = dict.fromkeys(doubt.part for doubt in self.doubts)
+        others = f"; NOT confirmed: {', '.join(part for part in parts if part != self.part)}"
+        others = others if parts.keys() - {self.part} else ""
+        if others and self.part not in parts:
+            words = f"{self.status}{others}{self.booked and f'; {self.part} is {self.booked}'}"
+        else:
+            words = f"{self.status}{self.booked and f', {self.booked}'}{others}"
+        return f"{words}, protects little" if self.weak else words
+
+    @property
+    def verdict(self) -> list[str]:
+        """What a command says last: why nobody should sign, or what to know before."""
+        return [
+            *(f"Do not sign it. {str(doubt)[:1].upper()}{str(doubt)[1:]}." for doubt in self.doubts),
+            *(f"Before you sign: {words}." for words in self.cautions),
+        ]
+
+
+class Page(str):
+    """The text of a page, and whether it may be signed."""
+
+    standing: Standing
+
+
+def doubts_of(part: str, report: PrivacyReport, booking: Booking | str) -> tuple[Doubt, ...]:
+    """Return why nobody should sign for a part of a page, given its report as far as a ledger confirms it."""
+    denied, status = False, report.status
+    if not status.holds:
+        words, denied = str(status), True
+    elif isinstance(booking, str) and booking.startswith("The ledger "):
+        words, denied, status = booking, True, Status.COPY
+    elif report.is_private:
+        return ()
+    elif isinstance(booking, str):
+        words = "read from a file, and no ledger was asked. Name the --ledger and --dataset of the run"
+    elif booking.doubt:
+        words, denied = booking.explanation, booking.doubt == "another"
+    elif report.copied:
+        words = f"the ledger does not say that {booking.words} ended as planned, with fresh noise"
+    else:
+        words = "the price of its schema was read from a file, and the ledger has no receipt for it"
+    return (Doubt(part, words, denied, status),)
