@@ -403,7 +403,8 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
             "caution": f"{part} is exact: nobody checked this number, nor that its records are public"
         }
         if isinstance(report, PrivacyReport):
-            found = Standing.of(*confirm(report), part)
+            paid, booking = confirm(report)
+            found = Standing.of(paid, booking, part)
             spent = f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta)} per {report.unit}"
             told = f"{spent}; {found.line}{', once for all groups' * bool(parts)}"
             lines[0] |= {"doubts": found.doubts, "weak": found.weak}
@@ -529,8 +530,8 @@ def report_html(
         event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
     by_schema = any(line.startswith("schema ") for line in report.public)
     public = sorted(report.public, key=lambda line: not line.startswith(_COUNTED))
-    signed = {"Run by": origin["person"], **({"Page by": author} if author else {})}
-    signed |= {"Data controller": controller, "Approver": approver}
+    by = {"Page by": author} if author else {}
+    signed = {"Run by": origin["person"], **by, "Data controller": controller, "Approver": approver}
     page = Page(
         render_page(
             "run.html",
