@@ -734,9 +734,8 @@ def learner(problem: Problem, options: Options, average: str) -> ProjectedGradie
     usual = SPLIT_STEPS if split else FREE_STEPS if math.isinf(problem.epsilon) else usual
     steps = options.steps(min(usual, problem.population))
     given = constraint is not None or options.step_size is not None
-    reach = (
-        problem.population * min(problem.epsilon, 10.0) / 1000.0
-    )  # so that all histograms stand out of noise
+    # the reach of the histograms of all columns, which have to stand out of their noise
+    reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
     columns = not given and problem.features <= 3.0 * reach**2
     if own["scale_columns"] != "auto":
         columns = check_flag("scale_columns", own["scale_columns"])

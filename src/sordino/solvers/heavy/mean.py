@@ -127,10 +127,8 @@ class Tail:
         sizes = np.minimum(EDGES, threshold) ** power
         body = float(self.counts @ sizes)
         width = self.noise * float(np.sqrt(np.sum(sizes[self.edge >= EDGES] ** 2)))
-        a, top = (
-            self.index,
-            max(threshold, self.edge),
-        )  # E[min(x, t)^p | x > edge] for a Pareto tail of index a
+        # E[min(x, t)^p | x > edge] for a Pareto tail of index a
+        a, top = self.index, max(threshold, self.edge)
         if abs(power - a) < 1e-9:
             tail = float(self.edge**a * (1.0 + a * math.log(top / self.edge)))
         else:

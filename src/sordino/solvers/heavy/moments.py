@@ -342,11 +342,8 @@ def _laplace_half(std: float, noise: float, confidence: float) -> float:
     scale, miss = noise / math.sqrt(2.0), 1.0 - confidence
     if std <= 1e-6 * noise or noise <= 1e-6 * std:
         return max(-math.log(miss) * scale, float(special.ndtri(1.0 - miss / 2.0)) * std)
-    ratio, low, high = (
-        std / scale,
-        0.0,
-        -math.log(miss / 2.0) * scale + float(special.ndtri(1 - miss / 4)) * std,
-    )
+    ratio, low = std / scale, 0.0
+    high = -math.log(miss / 2.0) * scale + float(special.ndtri(1 - miss / 4)) * std
     for _ in range(60):
         h = (low + high) / 2.0
         z, even = h / std, ratio**2 / 2.0

@@ -237,12 +237,8 @@ class StreamGauss:
             moments=pooled.moments + own,
             moments_variance=pooled.moments_variance + noise_std(curator, "moments") ** 2,
         )
-        level = (
-            (curator.plan.releases["gram"].mechanism.multiplier or 0.0)
-            * 2
-            * math.sqrt(problem.features)
-            / size
-        )
+        multiplier = curator.plan.releases["gram"].mechanism.multiplier or 0.0
+        level = multiplier * 2 * math.sqrt(problem.features) / size
         std = math.sqrt(pooled.moments_variance) / pooled.count
         place = spectrum.location_from(problem, pooled.moments / pooled.count, std, level)
         c, m = place.mean, own[:-1]
