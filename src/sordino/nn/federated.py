@@ -63,12 +63,11 @@ class TorchModel:
     ) -> None:
         source = source_of(inputs, targets)
         self.network = Network(model.to(device), loss)
-        most = source.most(_CHUNK_FOR, torch.device(device))
-        self._engine, chunk = sized_engine(self.network, *source.example, method, most, chunk)
+        on = torch.device(device)
+        most = source.most(_CHUNK_FOR, on)
+        self.engine, chunk = sized_engine(self.network, *source.example, method, most, chunk)
         made_up = make_up_records(self.network, *source.example, 2, 1.0)
-        self.executor = source.executor(
-            torch.device(device), chunk, device.startswith("cuda"), made_up=made_up
-        )
+        self.executor = source.executor(on, chunk, on.type == "cuda", made_up=made_up)
         check_records(self.executor, self.network, source.example)
 
     @property
@@ -81,7 +80,7 @@ class TorchModel:
         return self.network.flat().cpu().numpy()
 
     def plan(self, recipe: FederatedSteps) -> Plan:
-        query = TorchGradient(self._engine, recipe.clip_norm)
+        query = TorchGradient(self.engine, recipe.clip_norm)
         sampling = recipe.sampling(self.executor.population)
         release = Release(query, Gaussian(), sampling, recipe.releases)
         return Plan({"gradient": release}, recipe.relation, self.executor.population)

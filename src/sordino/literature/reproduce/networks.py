@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +20,8 @@ from sordino.estimators.linear import LogisticRegression
 from sordino.kernel import Curator, Full, Plan, Poisson, Relation, Sampling, public_generator
 from sordino.literature.formulas import srm_noise
 from sordino.literature.reproduce import tables
-from sordino.nn.data import source_of
-from sordino.nn.engine_choice import sized_engine
 from sordino.nn.federated import TorchModel
 from sordino.nn.images import Scattering
-from sordino.nn.network import Network
 from sordino.nn.solvers import NetworkSolver, NetworkTask
 from sordino.nn.trainer import Trainer
 from sordino.runs import Ask, Promise, Task, run
@@ -86,15 +82,6 @@ def _tensor(pixels: Any) -> Tensor:
     return torch.from_numpy(values.transpose(0, 3, 1, 2).copy())
 
 
-def four_layers() -> nn.Module:
-    """Return the MNIST network of pytorch-dp's example: two convolutions, two dense layers."""
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1),
-        nn.Flatten(), nn.Linear(32 * 4 * 4, 32), nn.ReLU(), nn.Linear(32, 10),
-    )  # fmt: skip
-
-
 def lenet(channels: int, last: int) -> nn.Module:
     """Return conv(6, 5) - pool - conv(16, 5) - pool - 120 - 84 - 10, the network of Liang et al. and CNN5."""
     return nn.Sequential(
@@ -111,13 +98,6 @@ def convolutions() -> nn.Module:
         nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(2048, 4),
-    )  # fmt: skip
-
-
-def dense_layers() -> nn.Module:
-    """Return the part of CNN6 that is trained privately: its three dense layers."""
-    return nn.Sequential(
-        nn.Linear(2048, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, 10)
     )  # fmt: skip
 
 
@@ -143,15 +123,23 @@ def pretrain(data: Images, epochs: int = 40) -> Images:
             torch.cat([model[:-1](part) for part in pixels.split(2000)]) for pixels in (data.x, data.test_x)
         )
         unit = features[:half].square().mean().sqrt()
-    return Images(features[half:] / unit, data.y[half:], test_features / unit, data.test_y, dense_layers)
+    x, test_x = features[half:] / unit, test_features / unit
+    return Images(x, data.y[half:], test_x, data.test_y, NETWORKS["cnn6, trained privately"])
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    "four layers": four_layers,
+    "four layers": lambda: nn.Sequential(  # of pytorch-dp's example: two convolutions, two dense layers
+        nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Flatten(), nn.Linear(32 * 4 * 4, 32), nn.ReLU(), nn.Linear(32, 10),
+    ),
     "cnn5": lambda: lenet(3, 400),
     "cnn6": convolutions,
+    "cnn6, trained privately": lambda: nn.Sequential(  # its three dense layers
+        nn.Linear(2048, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, 10)
+    ),
     "liang": lambda: lenet(1, 256),
-}
+}  # fmt: skip
 
 
 # ------------ Networks: DP-SRM and DP-LSSGD on the dissertation's convolutional networks (chapters 4 and 5)
@@ -307,20 +295,17 @@ class _FromStart:
 
 def _fit_printed(way: Optimiser, data: Images, epsilon: float, seed: int) -> tables.Outcome:
     """Train with the printed noise, and certify it for both relations."""
-    trainer, source = way.trainer(data, epsilon, seed), source_of(data.x, data.y)
-    network = Network(copy.deepcopy(trainer.model), CROSS_ENTROPY)
-    most = source.most(way.batch, network.device)
-    engine, chunk = sized_engine(network, *source.example, "auto", most)
-    solver: Any = trainer.solver(source.population)
-    ask = Ask.checked(epsilon, DELTA, source.population)
-    task_of = partial(NetworkTask, engine, source.population)
+    trainer, population = way.trainer(data, epsilon, seed), len(data.x)
+    held = TorchModel(trainer.model, CROSS_ENTROPY, data.x, data.y, device=data.x.device.type)
+    solver: Any = trainer.solver(population)
+    ask = Ask.checked(epsilon, DELTA, population)
+    task_of = partial(NetworkTask, held.engine, population)
     found = tables.certify_printed(ask, lambda relation: solver.plan(task_of(relation)), srm_noise)
     task = task_of(Relation.ADD_REMOVE)
-    executor = source.executor(network.device, chunk, network.device.type == "cuda")
     noise = srm_noise(solver.plan(task), ask)
     with warnings.catch_warnings(action="ignore", category=NotPrivateWarning):
-        state = run(Task(_FromStart(solver), task, "DP-SRM", paper=noise), executor, ask).result
-    network.load(solver.recipe.finished(state).result, trainer.model)
+        state = run(Task(_FromStart(solver), task, "DP-SRM", paper=noise), held.executor, ask).result
+    held.network.load(solver.recipe.finished(state).result, trainer.model)
     return {"value": data.error(trainer.model), **found}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 import warnings
 from collections import Counter
@@ -20,6 +19,7 @@ from sordino.datasets.files import read_resource
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.kernel import PaperNoise, Plan, Relation
 from sordino.runs import Ask, Promise
+from sordino.tables.files import replace_file
 
 # ------------------------ A published table beside ours: rows, the runs behind their cells, and the verdict
 
@@ -544,9 +544,7 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         about = {"date": self.date, "cpu_seconds": self.cpu_seconds}
         document = {"settings": self.settings, "about": about, "runs": self._runs}
-        fresh = self.path.with_suffix(".part")
-        fresh.write_text(json.dumps(document, indent=1, allow_nan=True) + "\n", encoding="utf-8")
-        os.replace(fresh, self.path)
+        replace_file(self.path, (json.dumps(document, indent=1, allow_nan=True) + "\n").encode())
 
     def _read_file(self) -> None:
         try:
