@@ -166,7 +166,7 @@ def test_a_correction_is_that_of_summed_gradients(chunk):
     sums = [torch.stack([r[p == GROUPS].sum(0) for p in owners]) for r in rows]
     query = PersonDifference(GhostEngine(network), 0.9, 0.2, 0.3)
     got = evaluate(query, x, y, GROUPS, (vector, 0.9 * vector), chunk)
-    assert torch.allclose(got, query.mixed(*sums), atol=1e-5)
+    assert torch.allclose(got, query.clipped(*sums), atol=1e-5)
 
 
 NETWORK = Network(perceptron(), LOSS)

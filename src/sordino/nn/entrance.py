@@ -139,8 +139,7 @@ def try_out(network: Network, x: Tensor, y: Tensor) -> None:
 def _check_alone(network: Network, x: Tensor) -> None:
     """Refuse a model whose outputs are numbers for several records only: each alone would count zero."""
     params = network.unflatten(points(network)[1])
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
         several, alone = (bool(network.outputs(params, part).isfinite().all()) for part in (x, x[:1]))
     if several and not alone:
         raise UnsupportedError(

@@ -94,9 +94,8 @@ class _GradientSum(OnLattice, ClippedSum):
         """Return the clipped sum of gradients that are held one to a row, for each point."""
         inputs = product_inputs(rows[0].device)
         with without_autocast(rows[0].device):
-            first, *others = (
-                weighted_rows(v, w * row_factors(v, c, inputs)) for v, c, w in self._terms(*rows)
-            )
+            terms = self._terms(*rows)
+            first, *others = (weighted_rows(v, w * row_factors(v, c, inputs)) for v, c, w in terms)
             return sum(others, start=first)
 
 
@@ -183,8 +182,6 @@ class TorchDifference(_GradientSum):
 
     def _terms(self, new: Tensor, old: Tensor) -> list[tuple[Tensor, float, float]]:
         return [(new - old, self.difference_clip, 1 - self.gamma), (new, self.gradient_clip, self.gamma)]
-
-    mixed = _GradientSum.clipped
 
 
 def _check_clip(name: str, clip: float) -> None:

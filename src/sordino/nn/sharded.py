@@ -42,8 +42,22 @@ class ShardedNetwork(Network):
         self._lay_out()
         found = {id(one.sharded_param): one for group, _ in groups for one in group.fsdp_params}
         own = {name: p for name, p in self.model.named_parameters() if name in self.names}
+        world = dist.get_world_size()
         for name, p in own.items():
-            _check_shard(name, p, id(p) in found)
+            if not isinstance(p, DTensor) or id(p) not in found:
+                raise InvalidInputError(
+                    f"Expected every trained parameter sharded by fully_shard, got {name!r} whole or "
+                    "sharded otherwise (ignored_params): nobody would keep its copies alike. Freeze it, or shard "
+                    "it too."
+                )
+            mesh = p.device_mesh
+            if mesh.ndim != 1 or mesh.size() != world or tuple(p.placements) != (Shard(0),):
+                raise UnsupportedError(
+                    f"Expected shards along the first axis over all {world} processes, got {name!r} as "
+                    f"{tuple(p.placements)} on a mesh of shape {tuple(mesh.shape)}. Where shards are "
+                    "replicated too (HSDP), or layers split (tensor parallelism), a record or its noise "
+                    "would count twice. Use a mesh of one axis with all processes, and no shard_placement_fn."
+                )
         held = {name: found[id(p)] for name, p in own.items()}
         together = [
             (module, [name for name, one in held.items() if one in group.fsdp_params])
@@ -119,11 +133,9 @@ class ShardedNetwork(Network):
 
     def part_of(self, name: str, gradient: Tensor | None, shape: torch.Size) -> Tensor:
         """Return this process's shard of the sum over all processes, added up in float32."""
-        whole = (
-            torch.zeros(shape, device=self.device) if gradient is None else gradient.float().reshape(shape)
-        )
+        whole = torch.zeros(shape, device=self.device) if gradient is None else gradient.float()
         placed = self._held[name].sharded_param
-        added = DTensor.from_local(whole, placed.device_mesh, [Partial()], run_check=False)
+        added = DTensor.from_local(whole.reshape(shape), placed.device_mesh, [Partial()], run_check=False)
         return added.redistribute(placements=placed.placements).to_local().reshape(-1)
 
     def leaves(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -180,23 +192,6 @@ def _groups(model: nn.Module) -> list[tuple[Any, Any]]:
             "are made on the device of the model. Leave offload_policy out, or train adapters (LoRA)."
         )
     return list(found.values())
-
-
-def _check_shard(name: str, parameter: Tensor, managed: bool) -> None:
-    """Refuse a trained parameter of which the processes do not hold one shard each, along its first axis."""
-    if not isinstance(parameter, DTensor) or not managed:
-        raise InvalidInputError(
-            f"Expected every trained parameter sharded by fully_shard, got {name!r} whole or sharded "
-            "otherwise (ignored_params): nobody would keep its copies alike. Freeze it, or shard it too."
-        )
-    mesh, world = parameter.device_mesh, dist.get_world_size()
-    if mesh.ndim != 1 or mesh.size() != world or tuple(parameter.placements) != (Shard(0),):
-        raise UnsupportedError(
-            f"Expected shards along the first axis over all {world} processes, got {name!r} as "
-            f"{tuple(parameter.placements)} on a mesh of shape {tuple(mesh.shape)}. Where shards are "
-            "replicated too (HSDP), or layers split (tensor parallelism), a record or its noise would count "
-            "twice. Use a mesh of one axis with all processes, and no shard_placement_fn."
-        )
 
 
 class ShardedEngine(GhostEngine):

@@ -278,29 +278,29 @@ _SRM = replace(
 )
 
 
-def _rows(
-    able: Capabilities, make: Callable[..., NetworkSolver], rate: float, **smoothing: float
-) -> dict[str, Entry]:
-    """Return rows that differ in smoothing: the solver of a recipe, whose rate they set where nobody does."""
+def _entry(
+    able: Capabilities, make: Callable[..., NetworkSolver], rate: float, smoothing: float = 0.0
+) -> Entry:
+    """Return a row: the solver of a recipe, whose rate and smoothing it sets where nobody does."""
+    able = replace(able, paper=able.paper.replace("DP-", "DP-LS")) if smoothing else able
+    usual = {"learning_rate": rate, "smoothing": smoothing}
+    return Entry(lambda recipe, options: make(recipe, **options.read(able)), able, usual)
 
-    def build(recipe: Recipe, options: Options) -> NetworkSolver:
-        return make(recipe, **options.read(able))
 
-    def variant(strength: float) -> Capabilities:
-        return replace(able, paper=able.paper.replace("DP-", "DP-LS")) if strength else able
+def _sgd(recipe: Recipe, **own: Any) -> Descent:
+    return Descent(recipe, Sgd(**own))
 
-    return {
-        name.replace("_", "-"): Entry(build, variant(s), {"learning_rate": rate, "smoothing": s})
-        for name, s in smoothing.items()
-    }
+
+def _adam(recipe: Recipe, **own: Any) -> Descent:
+    return Descent(recipe, Adam(**own))
 
 
 OPTIMIZERS = SOLVERS["networks"]
 OPTIMIZERS |= {
-    **_rows(_SGD, lambda recipe, **own: Descent(recipe, Sgd(**own)), 0.5, sgd=0.0, ls_sgd=1.0),
-    **_rows(_ADAM, lambda recipe, **own: Descent(recipe, Adam(**own)), 2e-3, adam=0.0, ls_adam=1.0),
-    **_rows(_SRM, Srm, 0.5, srm=0.0),
-}
+    "sgd": _entry(_SGD, _sgd, 0.5), "ls-sgd": _entry(_SGD, _sgd, 0.5, 1.0),
+    "adam": _entry(_ADAM, _adam, 2e-3), "ls-adam": _entry(_ADAM, _adam, 2e-3, 1.0),
+    "srm": _entry(_SRM, Srm, 0.5),
+}  # fmt: skip
 
 
 def solver_of(asked: Any, population: int) -> NetworkSolver:
