@@ -57,7 +57,9 @@ class _TakenApart(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "_cudnn_rnn_flatten_weight":  # would move weights that are parts of one vector
             return None
-        if name in _LAYERS and not kwargs and _is_plain(args):
+        padded = name in _LAYERS and not kwargs and len(args) == 9 and isinstance(args[2], (tuple, list))
+        # without projections of the states, which have weights of their own
+        if padded and len(args[2]) == args[4] * (1 + args[7]) * (4 if args[3] else 2):
             return _layers(name, func, *args)
         if name in _CALLS and not kwargs:
             return _CALLS[name](*args)
@@ -79,13 +81,6 @@ def _bag(
     weights = keep.to(rows.dtype) if per_sample_weights is None else keep * per_sample_weights
     total = (rows * weights[:, :, None]).sum(1)
     return total / keep.sum(1).clamp(min=1)[:, None] if mode == "mean" else total
-
-
-def _is_plain(args: Any) -> bool:
-    """Tell whether a call is one of padded sequences, without projections of the states."""
-    if len(args) != 9 or not isinstance(args[2], (tuple, list)):
-        return False
-    return len(args[2]) == args[4] * (1 + args[7]) * (4 if args[3] else 2)
 
 
 def _forward(layer: Any, plain: Any, rows: Any, start: Any = None) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError, PlanError, SordinoError, WorkerError
 from sordino.execute.draws import TURN, generators, restore
-from sordino.execute.processes import Processes, fingerprint
+from sordino.execute.processes import fingerprint
 from sordino.execute.torch import ON_DEVICE, TorchExecutor
 from sordino.kernel import Plan, Question, check_offer
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
@@ -149,13 +149,12 @@ class Session:
     processes only the first has a run: the others keep no books.
     """
 
+    made: Training
     curator: Releases
     report: PrivacyReport
     state: TrainingState
     run: Run | None = None
     checkpoint: Checkpoint | None = None
-    recipe: str = ""
-    processes: Processes | None = None
     _journal: Journal | None = field(default=None, repr=False)
 
     def __enter__(self) -> Session:
@@ -169,13 +168,13 @@ class Session:
             self._journal.close()
         if self.run is not None:
             self.run.__exit__(kind, error, trace)
-        if self.processes is not None:
-            self.processes.leave(failed=kind is not None)
+        if (processes := self.made.executor.processes) is not None:
+            processes.leave(failed=kind is not None)
 
     def save(self, state: TrainingState) -> None:
         """Write the checkpoint, if there is one."""
         if self.run is not None and self.checkpoint is not None:
-            self.checkpoint.save(state, SavedRun.of(self.run, self.recipe), self.curator.used)
+            self.checkpoint.save(state, SavedRun.of(self.run, self.made.recipe), self.curator.used)
 
     def due(self) -> bool:
         """Tell whether the next checkpoint is due."""
@@ -196,8 +195,7 @@ def open_session(made: Training, description: str, checkpoint: Checkpoint | None
         journal.begin(promise.digest)
         run.resumable = True
     curator = run.curate(executor, None if journal is None else journal.note)
-    report, start = made.report(promise), solver.start(task)
-    return Session(curator, report, start, run, checkpoint, made.recipe, made.executor.processes, journal)
+    return Session(made, curator, made.report(promise), solver.start(task), run, checkpoint, journal)
 
 
 def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
@@ -206,16 +204,14 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
     journal = Journal(checkpoint.journal_path)
     try:
         state, saved, used = checkpoint.load(made.executor.device)
-        recipe = made.recipe
         journal.require(saved.digest)
-        run = resumed(made.ask, made.solver.plan(made.task), saved, recipe)
+        run = resumed(made.ask, made.solver.plan(made.task), saved, made.recipe)
         spent = Counter(journal.counts()) | Counter(used)  # of each release the larger count
         curator = run.curate(made.executor, journal.note, spent)
     except BaseException:
         journal.close()
         raise
-    report, processes = made.report(run.promise), made.executor.processes
-    return Session(curator, report, state, run, checkpoint, recipe, processes, journal)
+    return Session(made, curator, made.report(run.promise), state, run, checkpoint, journal)
 
 
 class Following:
@@ -263,7 +259,7 @@ def together(made: Training, opened: Callable[[], Session]) -> Session:
         report, used, state = heard
         state = made.solver.start(task) if network.sharded else state
         curator = Following(made.executor, made.solver.plan(made.task), used)
-        return Session(curator, report, _move(state, made.executor.device), processes=processes)
+        return Session(made, curator, report, _move(state, made.executor.device))
     try:
         session = opened()
     except BaseException as error:

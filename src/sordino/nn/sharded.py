@@ -47,8 +47,8 @@ class ShardedNetwork(Network):
             if not isinstance(p, DTensor) or id(p) not in found:
                 raise InvalidInputError(
                     f"Expected every trained parameter sharded by fully_shard, got {name!r} whole or "
-                    "sharded otherwise (ignored_params): nobody would keep its copies alike. Freeze it, or shard "
-                    "it too."
+                    "sharded otherwise (ignored_params): nobody would keep its copies alike. Freeze it, or "
+                    "shard it too."
                 )
             mesh = p.device_mesh
             if mesh.ndim != 1 or mesh.size() != world or tuple(p.placements) != (Shard(0),):

@@ -310,8 +310,7 @@ class Trainer:
         source = source_of(data, targets).with_owners(groups)
         made = self._prepare(source)
         said = f"Trainer ({self.settings(source.population, source.kind).optimizer})"
-        session = together(made, lambda: open_session(made, said, self._checkpoint()))
-        return self._train(session, made)
+        return self._train(together(made, lambda: open_session(made, said, self._checkpoint())))
 
     def resume(self, data: Any, targets: Any = None, *, groups: Any = None) -> Trained:
         """Go on after a crash, on the same data, with the same owners and settings.
@@ -323,8 +322,7 @@ class Trainer:
         if checkpoint is None:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
         made = self._prepare(source_of(data, targets).with_owners(groups))
-        session = together(made, lambda: resume_session(made, checkpoint))
-        return self._train(session, made)
+        return self._train(together(made, lambda: resume_session(made, checkpoint)))
 
     def settings(self, population: int, kind: str = "tabular") -> Trainer:
         """Return this trainer as it is for so many records: what was asked for, the rest by the recipe.
@@ -485,8 +483,9 @@ class Trainer:
             ) from None
         return watch, (f"{said}: {source.population}",)
 
-    def _train(self, session: Session, made: Training) -> Trained:
-        state, steps, recipe, watch = session.state, 0, made.solver.recipe, made.watch
+    def _train(self, session: Session) -> Trained:
+        made, state, steps = session.made, session.state, 0
+        recipe, watch = made.solver.recipe, made.watch
         assert watch is not None
         with session:
             states = made.solver.run(session.curator, made.task, state)
@@ -568,8 +567,9 @@ class PrivateSteps:
 
     quiet = False  # whether the loop is known to use what a step sets: its first learning rate may be zero
 
-    def __init__(self, session: Session, network: Network, model: nn.Module, steps: int) -> None:
-        self._session, self._network, self._model, self._steps = session, network, model, steps
+    def __init__(self, session: Session, model: nn.Module) -> None:
+        self._session, self._model, network = session, model, session.made.task.engine.network
+        self._steps = session.curator.plan.releases["gradient"].times
         self._begun = self._ended = False
         self.privacy = session.report
         whom, own = weakref.ref(self), list(network.own(model).values())
@@ -607,8 +607,7 @@ class PrivateSteps:
         if self._begun:
             raise self._spent_error()
         self._begun = True
-        network = self._network
-        before = released = torch.empty(0)
+        network, before, released = self._session.made.task.engine.network, torch.empty(0), torch.empty(0)
         try:
             with self._session as session:
                 for step in range(self._steps):
@@ -677,7 +676,5 @@ def make_private(
             "yours, so nobody would look at them. Set them there, or use Trainer."
         )
     made = trainer._prepare(source_of(data).with_owners(groups))
-    network = made.task.engine.network
     made = replace(made, notes=(*made.notes, "the update rule is the caller's"))
-    session = together(made, lambda: open_session(made, "make_private"))
-    return PrivateSteps(session, network, model, session.curator.plan.releases["gradient"].times)
+    return PrivateSteps(together(made, lambda: open_session(made, "make_private")), model)
