@@ -26,7 +26,7 @@ from scipy import stats
 
 import sordino
 from benchmarks.laws import LAWS, Judged, Law, Q, _mixed, _of
-from sordino.solvers.heavy import mean as hidden
+from sordino.solvers.heavy import location as hidden
 from sordino.testing import seeded_noise_not_private
 
 OUT = Path(__file__).parent / "results" / "statistic_intervals.json"

@@ -34,7 +34,7 @@ import pandas as pd
 from benchmarks.machine import describe
 from sordino import LogisticRegression, Schema, TableEncoder
 from sordino.datasets import load
-from sordino.datasets.files import REGISTRY
+from sordino.datasets.loading import REGISTRY
 from sordino.tables import Blank, Category, Number, Target, learn_schema
 
 NAMES = [

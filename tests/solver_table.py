@@ -42,8 +42,7 @@ from sordino.solvers.auto import Auto, Stage
 from sordino.solvers.baselines import Coordinate, FrankWolfe, Peeled, TwoStage
 from sordino.solvers.dense import Adam, Agd, Gd, RrpSgd, Sgd, Srm
 from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling
-from sordino.solvers.pca.direct import Gauss, ModSulq, Screen
-from sordino.solvers.pca.iterative import Oja, Power, Spca, Vrpca
+from sordino.solvers.pca.methods import Gauss, ModSulq, Oja, Power, Screen, Spca, Vrpca
 from sordino.solvers.sparse import Ight, ScsgHt, SgdHt, SvrgHt
 from sordino.solvers.steps import Momentum
 from sordino.solvers.transfer import Transfer

@@ -9,7 +9,7 @@ import pytest
 
 from sordino import datasets
 from sordino.datasets import REGISTRY, DataFile
-from sordino.datasets.files import Files, fetch, roots
+from sordino.datasets.loading import Files, fetch, roots
 from sordino.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 from sordino.kernel.arrays import cache_folder
 

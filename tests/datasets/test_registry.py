@@ -8,7 +8,7 @@ import pytest
 
 from sordino import datasets
 from sordino.datasets import REGISTRY
-from sordino.datasets.files import READERS
+from sordino.datasets.loading import READERS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
 ROWS = pytest.mark.parametrize("row", list(REGISTRY.values()), ids=lambda row: row.name)

@@ -16,8 +16,14 @@ from sordino.problems.robust import GradientPoint, RobustSum, Sample, Truncation
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.heavy.learners import GradientStep, HeavyTailedSparse, ProjectedGradient, Scaling, Step
-from sordino.solvers.heavy.location import location_release, reconcile_levels
-from sordino.solvers.heavy.mean import RobustMean, Tail, known_bias, moment_threshold
+from sordino.solvers.heavy.location import (
+    RobustMean,
+    Tail,
+    known_bias,
+    location_release,
+    moment_threshold,
+    reconcile_levels,
+)
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 DELTA = 1e-5

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from sordino.problems.scales import EDGES, counts_of
-from sordino.solvers.heavy.location import half_width, reaches
-from sordino.solvers.heavy.mean import DOUBT, Seen, hidden_limit, two_sides
+from sordino.solvers.heavy.location import DOUBT, Seen, half_width, hidden_limit, reaches, two_sides
 
 N = 20_000
 

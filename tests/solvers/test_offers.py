@@ -38,7 +38,7 @@ from sordino.problems.scales import FeatureScales, GradientScales, TargetsBelow
 from sordino.runs import Ask, Task, run
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.baselines import FrankWolfe
-from sordino.solvers.pca.direct import StreamGauss
+from sordino.solvers.pca.methods import StreamGauss
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 

@@ -14,8 +14,7 @@ from sordino.execute.local import StreamExecutor
 from sordino.kernel import Curator, Full, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.problems.covariance import GramMatrix, PcaProblem
 from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.pca.direct import Gauss, Pooled, StreamGauss
-from sordino.solvers.pca.iterative import Power, Products, Spca, Vrpca
+from sordino.solvers.pca.methods import Gauss, Pooled, Power, Products, Spca, StreamGauss, Vrpca
 from sordino.solvers.pca.spectrum import (
     Principal,
     automatic,

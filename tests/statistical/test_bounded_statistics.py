@@ -8,7 +8,7 @@ from scipy import stats
 
 import sordino
 from sordino.problems.scales import BINS
-from sordino.solvers.heavy.mean import Tail
+from sordino.solvers.heavy.location import Tail
 from sordino.solvers.heavy.moments import _laplace_half
 from sordino.testing import seeded_noise_not_private
 

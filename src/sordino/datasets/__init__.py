@@ -4,8 +4,7 @@
 source. Makers draw all their randomness from a public seed.
 """
 
-from sordino.datasets.files import REGISTRY, DataFile, Dataset
-from sordino.datasets.loading import centred_unit, load, log1p_unit, unit_rows
+from sordino.datasets.loading import REGISTRY, DataFile, Dataset, centred_unit, load, log1p_unit, unit_rows
 from sordino.datasets.synthetic import (
     HeavyTail,
     Lognormal,

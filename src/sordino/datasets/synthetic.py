@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,9 +163,11 @@ def make_knowledge_transfer(
 
 
 class HeavyTail:
-    """A law with a known mean and known absolute moments."""
+    """A law with a known mean and known absolute moments; ``draw`` returns i.i.d. values."""
 
     index: float
+    draw: Callable[[Public, tuple[int, ...]], Floats]
+    _moment: Callable[[float], float]
 
     @property
     def mean(self) -> float:
@@ -178,13 +181,6 @@ class HeavyTail:
     def moment_bound(self, order: float) -> float:
         """Return a bound on ``E|X|^order``, infinite from :attr:`order` on."""
         return math.inf if order >= self.order else self._moment(order)
-
-    def _moment(self, order: float) -> float:
-        raise NotImplementedError
-
-    def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
-        """Draw i.i.d. values."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

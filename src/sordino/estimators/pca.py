@@ -22,7 +22,7 @@ from sordino.private_estimator import PrivateEstimator, Tabular, refuse_unknown_
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, PrivacyReport, Stream, Task
 from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.pca.direct import Pooled, StreamGauss
+from sordino.solvers.pca.methods import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
 from sordino.values import among, check_count, check_flag, check_mapping, refusing
 

@@ -32,7 +32,7 @@ from sordino.problems.queries import GlmGradient, residuals
 from sordino.problems.robust import Sample, Truncation
 from sordino.runs import Ask
 from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling
-from sordino.solvers.heavy.mean import RobustMean
+from sordino.solvers.heavy.location import RobustMean
 from sordino.solvers.steps import hard_threshold
 from sordino.solvers.transfer import Transfer, largest_curvature, with_intercept
 

@@ -22,8 +22,7 @@ from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProble
 from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import noise_std
-from sordino.solvers.pca.direct import Gauss, principal_of
-from sordino.solvers.pca.iterative import Power, Products, Spca, Vrpca
+from sordino.solvers.pca.methods import Gauss, Power, Products, Spca, Vrpca, principal_of
 from sordino.solvers.pca.spectrum import Principal, by_strength, locate, polar
 
 # ----------------------- Private power iteration as printed: noise that protects a single entry of a record

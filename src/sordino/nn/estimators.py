@@ -94,6 +94,11 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
     coef_: Floats
     intercept_: Floats
 
+    # targets for the network, the number of its outputs, its loss, and a public fact
+    _learnable: Callable[[Any], tuple[np.ndarray, int, Any, str]]
+    # the loss of the linear model, how many margins it has, and its targets
+    _linear_targets: Callable[[np.ndarray, int], tuple[Loss, int, np.ndarray]]
+
     @property
     def _curved_tables(self) -> bool:  # type: ignore[override]
         return self.module is None
@@ -186,10 +191,6 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         public, name = self._facts(problem, groups is not None), f"{type(self).__name__} (linear model)"
         return Task(solver, problem, name, public=public, finish=partial(_coefficients, problem)), rows
 
-    def _linear_targets(self, targets: np.ndarray, outputs: int) -> tuple[Loss, int, np.ndarray]:
-        """Return the loss of the linear model, how many margins it has, and its targets."""
-        raise NotImplementedError
-
     def _margins(self, X: Any, bound: float) -> Tensor:
         """Return what the linear model says of encoded rows, one column for each output of the network."""
         found = LocalExecutor(X, None, bound).records(None).margins(np.atleast_2d(self.coef_))
@@ -203,10 +204,6 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         part = X[:, self.encoder_.alone]
         part = part.toarray() if sparse.issparse(part) else part
         return torch.from_numpy(np.ascontiguousarray(part)).float()
-
-    def _learnable(self, y: Any) -> tuple[np.ndarray, int, Any, str]:
-        """Return targets for the network, the number of its outputs, its loss, and a public fact."""
-        raise NotImplementedError
 
     def _trainer(self, model: nn.Module, loss: Any, population: int, said: str) -> Trainer:
         batch = check_count("batch_size", self.batch_size, 1, None, "It is the expected number.")

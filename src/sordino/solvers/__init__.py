@@ -19,8 +19,7 @@ from sordino.solvers.base import Capabilities, Entry, Option, Options, Solver, c
 from sordino.solvers.baselines import Coordinate, FrankWolfe, Peeled, TwoStage
 from sordino.solvers.dense import Adam, Agd, Gd, RrpSgd, Sgd, Srm
 from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, learner
-from sordino.solvers.heavy.location import RowMeans
-from sordino.solvers.heavy.mean import RobustMean
+from sordino.solvers.heavy.location import RobustMean, RowMeans
 from sordino.solvers.heavy.moments import (
     BoundedCovariance,
     BoundedMean,
@@ -30,8 +29,7 @@ from sordino.solvers.heavy.moments import (
 )
 from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellSums, RankQuantiles
 from sordino.solvers.one_step import OneStep
-from sordino.solvers.pca.direct import Gauss, ModSulq, Screen
-from sordino.solvers.pca.iterative import Oja, Power, Spca, Vrpca
+from sordino.solvers.pca.methods import Gauss, ModSulq, Oja, Power, Screen, Spca, Vrpca
 from sordino.solvers.pca.spectrum import automatic
 from sordino.solvers.sparse import Ight, ScsgHt, SgdHt, SvrgHt
 from sordino.solvers.transfer import Transfer

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from sordino.datasets.files import read_resource
+from sordino.datasets.loading import read_resource
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.kernel import PaperNoise, Plan, Relation
 from sordino.runs import Ask, Promise

@@ -36,8 +36,19 @@ from sordino.problems.scales import (
     TargetsBelow,
 )
 from sordino.solvers.base import CURVED, STEPS, Capabilities, Option, Options, distinguishable, noise_std
-from sordino.solvers.heavy.location import COLUMNS, CROWD, ROUGH, median_of, resolution, share_relative
-from sordino.solvers.heavy.mean import LARGEST, LIKELY, SURE, Tail, moment_threshold
+from sordino.solvers.heavy.location import (
+    COLUMNS,
+    CROWD,
+    LARGEST,
+    LIKELY,
+    ROUGH,
+    SURE,
+    Tail,
+    median_of,
+    moment_threshold,
+    resolution,
+    share_relative,
+)
 from sordino.values import check_flag, check_range
 
 # ----------------------- Column scales, step sizes and thresholds that a learner reads off noisy histograms
@@ -352,7 +363,9 @@ class ProjectedGradient:
                 # Gradients shrink on the way: an octave that shows later was there before, or is noise.
                 point = replace(point, threshold=min(cut, point.threshold) if t else cut)
                 walk.allow(step * self._patience(curator, problem, point, size))
-            walk.move(self._gradient(curator, problem, point), self._noise(curator, problem, point))
+            gradient = np.asarray(curator.release("gradient", point)) / self._records(problem)
+            gradient = gradient + problem.ridge * point.w / np.square(point.scales)
+            walk.move(gradient, self._noise(curator, problem, point))
             if t >= first:
                 total += walk.coefficients
             yield total / (t + 1 - first) if t >= first else walk.coefficients
@@ -360,10 +373,6 @@ class ProjectedGradient:
     def _records(self, problem: Problem) -> float:
         """Return the public number of records behind a mean (of a block)."""
         return problem.population / ((self.steps if self.split else 1) * self.blocks)
-
-    def _gradient(self, curator: Curator, problem: Problem, point: GradientPoint) -> Floats:
-        answer = np.asarray(curator.release("gradient", point)) / self._records(problem)
-        return answer + problem.ridge * point.w / np.square(point.scales)
 
     def _noise(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
         """Return the norm that the noise of a mean gradient has, roughly."""
@@ -582,7 +591,11 @@ class HeavyTailedSparse:
                 patient = self._patience(curator, problem, cut / size if size > 0 else 1.0)
                 length = min(length, longest * patient)
             moved = self._move(curator, problem, point, length)
-            taken.append(Taken(point.w.ravel(), moved.ravel(), length, self._energy(curator, problem, point)))
+            energy = 0.0  # the variance of the noise in a coordinate of a released gradient
+            if "values" in curator.plan.releases:
+                unit = Step(point, 1.0, np.arange(self._count_kept(problem)))
+                energy = noise_std(curator, "values", unit) ** 2
+            taken.append(Taken(point.w.ravel(), moved.ravel(), length, energy))
             length = steady(taken[-2:], length) if self.scaling.step is None else length
             point = replace(point, w=moved)
             yield raw_coefficients(point, problem.intercept)
@@ -641,12 +654,6 @@ class HeavyTailedSparse:
         bound *= curator.plan.relation.contributions * (values.multiplier or 0.0)
         noise = cut * bound / self._records(problem) * math.sqrt(kept)
         return min(CAREFUL, patience(noise, self.steps))
-
-    def _energy(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
-        """Return the variance of the noise in a coordinate of a released gradient."""
-        if "values" not in curator.plan.releases:
-            return 0.0
-        return noise_std(curator, "values", Step(point, 1.0, np.arange(self._count_kept(problem)))) ** 2
 
     def _noise(self, curator: Curator, problem: Problem) -> float:
         """Return the noise of one coordinate in units of ``length * threshold / records``."""

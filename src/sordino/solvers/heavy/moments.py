@@ -16,9 +16,14 @@ from sordino.problems.robust import BoundedMoments, RobustSum, Sample
 from sordino.problems.scales import EDGES, ColumnScales, PairMoments, PairScales
 from sordino.solvers.base import noise_std
 from sordino.solvers.heavy.location import (
+    SCALE_SHARE,
+    SIDE,
     UNLIMITED,
     WITHIN,
     RobustEstimate,
+    RobustMean,
+    Scales,
+    Tail,
     half_width,
     location_release,
     median_of,
@@ -26,7 +31,6 @@ from sordino.solvers.heavy.location import (
     sampling_variance,
     share_relative,
 )
-from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, RobustMean, Scales, Tail
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ def positive(matrix: Floats) -> Floats:
 
 # --------------------------------------------------- Means and variances of numbers between declared bounds
 # Two answers are released: the plain moment at the declared bounds, which no tail can bias, and the
-# truncated one of :mod:`sordino.solvers.heavy.mean`, whose noise is that of the bulk. The truncated answer
+# truncated one of :class:`RobustMean` or :class:`RobustVariance`, whose noise is that of the bulk. The latter
 # is taken as long as the two agree; the farther they are apart in deviations of their noise, the more the
 # plain one counts. The interval is that of the plain one: it holds whatever lies where counts cannot see
 # it.
