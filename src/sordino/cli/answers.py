@@ -290,10 +290,9 @@ def _exact(row: Any, sign: float, model: Any, rows: Any) -> dict[str, Any]:
 
 
 def _tell(row: Any, found: dict[str, Any], output: Path | None, asked: dict[str, Any]) -> None:
-    from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD, score_words
+    from sordino.estimators.metrics import HIDDEN_SCORE, UNTOLD, score_words, span_words
     from sordino.runs import Ask
 
-    span = "{:.4g} to {:.4g}"
     report, ends = found.get("privacy"), found.get("interval", ())
     beside = found["metric"], found.get("value"), ends, found.get("baseline")
     hidden = [line for line in found.get("groups", [found]) if math.isnan(line.get("value", 0.0))]
@@ -322,14 +321,14 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, asked: dict[str,
         )
     elif "groups" in found:
         lines = [
-            (line["group"], score_words(line["value"], *line["interval"]), span.format(*line["interval"]))
+            (line["group"], score_words(line["value"], *line["interval"]), span_words(*line["interval"]))
             for line in found["groups"]
         ]
         shared.show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
         from sordino.report.run_page import clip_words, constant_words
 
-        interval = f", 95 % interval {span.format(*ends)}" if ends else ""
+        interval = f", 95 % interval {span_words(*ends)}" if ends else ""
         words = said[0] if hidden else score_words(found["value"], *ends) + interval
         click.echo(f"{found['metric']}: {words}")
         if found.get("baseline") is not None:

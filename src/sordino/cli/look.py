@@ -208,7 +208,7 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> An
         facts["Intervals of"] = run["of"]
     if "started" in run:
         started, finished = (run[key][:16].replace("T", " ") for key in ("started", "finished"))
-        facts["Ran"] = f"{started} to {finished} UTC"
+        facts["Ran"] = f"{started}{f' to {finished}' * (started != finished)} UTC"
         more["ran"] = run["started"], run["finished"]
     if "version" in run:
         code = f", code {run['code'][:16]}" if "code" in run else ""

@@ -414,7 +414,12 @@ def score_words(value: float | None, *ends: float) -> str:
     """Return a score as text, with a word where it is not known or lies at an end of what it can be."""
     if value is None or not math.isfinite(value):
         return "not known"
-    return f"{value:.4g}{' (noise may have gone beyond: read the interval)' * (value in ends)}"
+    return plain_number(value, 4) + " (noise may have gone beyond: read the interval)" * (value in ends)
+
+
+def span_words(low: float, high: float) -> str:
+    """Return the ends of an interval as text."""
+    return f"{plain_number(low, 4)} to {plain_number(high, 4)}"
 
 
 def words_without_r2(limits: ScoreLimits, squares: Smooth, found: NoisyMeans, n: int, level: float) -> str:
@@ -429,8 +434,8 @@ def words_without_r2(limits: ScoreLimits, squares: Smooth, found: NoisyMeans, n:
     told = replace(squares, function=mean, limits=(0.0, bound)).estimate(found, n, level)
     return (
         f"R2 is not known: it is a share of the variance of the targets, and noise hides deviations below "
-        f"{noise:.4g}. What was paid for is known: the mean squared error is {score_words(*told)}, "
-        f"{100 * level:g} % interval {told[1]:.4g} to {told[2]:.4g}. Pay more, or declare "
+        f"{plain_number(noise, 4)}. What was paid for is known: the mean squared error is "
+        f"{score_words(*told)}, {100 * level:g} % interval {span_words(*told[1:])}. Pay more, or declare "
         "tighter bounds of the targets"
     )
 

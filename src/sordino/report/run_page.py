@@ -26,7 +26,7 @@ from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_of
-from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words
+from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words, span_words
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest
@@ -194,7 +194,8 @@ def _interval_facts(found: Intervals | PredictionIntervals) -> Iterable[tuple[st
     """Return how far new targets may be off, or the largest coefficients with the ends of their intervals."""
     if isinstance(found, PredictionIntervals):
         yield "share of new targets to cover", f"{100 * found.coverage:.3g} %"
-        reach = f"{found.radius:.4g}" if np.isfinite(found.radius) else "not known: ends are declared bounds"
+        known = np.isfinite(found.radius)
+        reach = plain_number(found.radius, 4) if known else "not known: ends are declared bounds"
         yield f"radius, in {spread_of(found.model)[1]}", reach
         return
     yield "confidence of each interval", f"{100 * found.confidence:.3g} %"
@@ -210,9 +211,12 @@ def _interval_facts(found: Intervals | PredictionIntervals) -> Iterable[tuple[st
 def interval_words(line: Mapping[str, Any]) -> str:
     """Return a coefficient or effect with its ends, and the ratio of odds or rates that it stands for."""
     if not np.isfinite(line["high"]):
-        return f"{line['value']:.4g} (records do not tell the ends)"
-    words = "{value:.4g} ({low:.4g} to {high:.4g})".format(**line)
-    return words + (", ratio {:.4g} ({:.4g} to {:.4g})".format(*line["ratio"]) if "ratio" in line else "")
+        return f"{plain_number(line['value'], 4)} (records do not tell the ends)"
+    words = f"{plain_number(line['value'], 4)} ({span_words(line['low'], line['high'])})"
+    if "ratio" not in line:
+        return words
+    ratio, *ends = line["ratio"]
+    return f"{words}, ratio {plain_number(ratio, 4)} ({span_words(*ends)})"
 
 
 def _effects(model: Any) -> list[Line]:
@@ -428,14 +432,14 @@ def _score(name: str, value: Any) -> Line:
     verdict = "" if row is None else row.verdict(name, number, ends or (), constant)
     most = 1.0 if row is not None and row.share else math.inf
     baseline = "; ".join(filter(None, (constant_words(constant, most), verdict)))
-    out |= {"text": f"{number:.4g}", "interval": "exact", "baseline": baseline}
+    out |= {"text": plain_number(number, 4), "interval": "exact", "baseline": baseline}
     if ends is None:
         return out
     low, high = map(float, ends)
     out["text"] = score_words(number, low, high)
     if not math.isfinite(number + high - low):
         return out | {"text": "not known", "interval": HIDDEN_SCORE}
-    out["interval"] = f"{low:.4g} to {high:.4g}"
+    out["interval"] = span_words(low, high)
     if row is not None and row.share and 0.0 <= low <= high <= 1.0:
         out |= {"low": 100 * low, "high": 100 * high, "at": 100 * min(max(number, 0.0), 1.0)}
     return out
@@ -456,8 +460,8 @@ def constant_words(baseline: tuple[float, float] | None, most: float = math.inf)
     value, noise = baseline
     if abs(value) < 4 * noise:
         return "not known, noise hides it: pay more"
-    ends = f", 95 % interval {value - 2 * noise:.4g} to {min(value + 2 * noise, most):.4g}" if noise else ""
-    return f"{value:.4g}{ends}"
+    ends = span_words(value - 2 * noise, min(value + 2 * noise, most))
+    return plain_number(value, 4) + f", 95 % interval {ends}" * (noise > 0)
 
 
 def write_report(model: Any, path: str | Path, **details: Any) -> Path:
@@ -592,7 +596,7 @@ def compare_attacks(report: PrivacyReport) -> list[dict[str, str]]:
 
     return [
         {
-            "epsilon": at_most(epsilon, 3),
+            "epsilon": at_most(epsilon),
             "own": "yes" if epsilon == own else "",
             "strength": report.strength if epsilon == own else strength(epsilon),
             "bet": percent(guess(curve)),

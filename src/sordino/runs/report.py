@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 from dp_accounting import dp_event as dp
@@ -24,7 +24,7 @@ from sordino.kernel.mechanism import OnGrid
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.kernel.plan import Plan, Release
 from sordino.ledger.account import exact, exact_sum
-from sordino.values import at_least
+from sordino.values import at_least, plain_number
 from sordino.values import at_most as at_most
 
 _PLACES = "order of the records, which are cut into parts by it: one that is left out leaves its place empty"
@@ -378,7 +378,7 @@ class PrivacyReport:
         change = "left out" if self.relation is Relation.ADD_REMOVE else "replaced by any other"
         words = (
             f"Whether or not one {self.unit} is {change}, any output is as likely up to a factor of "
-            f"e^{at_most(self.epsilon)}, but for a probability of {at_most(self.delta)}."
+            f"e^{at_most(self.epsilon)}, but for a probability of {_plain_bound(at_most, self.delta)}."
         )
         words += " This run used seeded noise, so it does not hold." if self.seeded else ""
         return f"For this run alone: {words} {self.on_top}" if self._is_apart else words
@@ -612,6 +612,10 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
+def _plain_bound(bound: Any, value: float, *digits: int) -> str:
+    return plain_number(float(bound(value, *digits)))
+
+
 @lru_cache(maxsize=4)
 def templates_of(room: str) -> Any:
     """Return the templates of a room, which escape what they show."""
@@ -620,7 +624,9 @@ def templates_of(room: str) -> Any:
     environment = Environment(
         loader=PackageLoader(room), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"short": _short, "at_most": at_most, "at_least": at_least}
+    environment.filters["short"] = lambda value: plain_number(value, 4)
+    for bound in (at_most, at_least):
+        environment.filters[bound.__name__] = partial(_plain_bound, bound)
     environment.filters["share"] = lambda value: f"{100 * value:.1f} %"
     environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
     return environment

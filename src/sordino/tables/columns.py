@@ -374,7 +374,7 @@ class Column:
 
     def _describe_range(self) -> str:
         column: Any = self
-        return f"[{column.low:g}, {column.high:g}]{' ' + column.unit if column.unit else ''}"
+        return f"[{column.low:.12g}, {column.high:.12g}]{' ' + column.unit if column.unit else ''}"
 
     def _describe_levels(self) -> str:
         levels = getattr(self, "levels", None) or ()
