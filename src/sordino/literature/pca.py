@@ -22,7 +22,7 @@ from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProble
 from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import noise_std
-from sordino.solvers.pca.methods import Gauss, Power, Products, Spca, Vrpca, principal_of
+from sordino.solvers.pca.methods import Gauss, ModSulq, Power, Products, Spca, Vrpca, principal_of
 from sordino.solvers.pca.spectrum import Principal, by_strength, locate, polar
 
 # ----------------------- Private power iteration as printed: noise that protects a single entry of a record
@@ -279,6 +279,11 @@ def _on_matrix(
     return formula
 
 
+_GAUSS = _on_matrix(
+    "triangle",
+    lambda budget, d: math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon,
+    "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1",
+)
 _FORMULAS: dict[str, Callable[..., Published]] = {
     "Spca": _spca,
     "Vrpca": _vrpca,
@@ -288,11 +293,7 @@ _FORMULAS: dict[str, Callable[..., Published]] = {
         lambda budget, d: formulas.mod_sulq(budget.epsilon, budget.delta, features=d),
         "MOD-SULQ: beta = (d+1)/(n eps) sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/(n sqrt(eps))",
     ),
-    "Gauss": _on_matrix(
-        "gram",
-        lambda budget, d: math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon,
-        "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1",
-    ),
+    "Gauss": lambda solver, *task: _GAUSS(ModSulq(), *task),  # independent noise on the triangle, as printed
     "PrintedWishart": _on_matrix(
         "gram",
         lambda budget, d: 1.5 / budget.epsilon,

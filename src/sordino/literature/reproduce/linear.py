@@ -344,10 +344,8 @@ def linear_table(name: str, quick: bool) -> tables.Table:
     said = [f"{s['words']} {s.get('quick', '')}".strip() if quick else s["words"] for s in sources]
     for one, words in zip(groups, said):
         methods, asked = _methods(one), one.get("asked", one["epsilons"])
-        printed = {
-            m.name: dict(zip(one["epsilons"], one.get("numbers", {}).get(m.name, [None] * len(asked))))
-            for m in methods
-        }
+        curves, given = [None] * len(one["epsilons"]), one.get("numbers", {})
+        printed = {m.name: dict(zip(one["epsilons"], given.get(m.name, curves))) for m in methods}
         numbers = {method: {e: found[e] for e in asked} for method, found in printed.items()}
         task = partial(READERS[one["on"]], **one["task"])
         known = {"data": one.get("told", words), "plain": one.get("plain"), "quick": quick}
