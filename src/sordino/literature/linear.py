@@ -214,7 +214,6 @@ class SparseResponses(Printed):
     norm: ClassVar[Norm] = Norm.L2
     adds_up: ClassVar[bool] = False
 
-    gradient: GlmGradient
     problem: Problem
     teacher: Transfer
     ridge: float
@@ -229,12 +228,13 @@ class SparseResponses(Printed):
 
     def evaluate(self, records: Any, params: Any = None) -> Responses:
         problem, strength, x = self.problem, self.ridge, self.teacher.features
+        gradient = GlmGradient(problem.loss, problem.gradient_bound)
         # The paper does not print the step: one over the curvature that the public features have.
         spread = largest_curvature(with_intercept(x, problem.intercept)) / x.shape[0]
         step = 1.0 / (problem.curvature * spread + strength)
         w = before = np.zeros(problem.shape)
         for _ in range(TEACHER_STEPS):
-            slope = self.gradient.evaluate(records, w) / problem.population + strength * w
+            slope = gradient.evaluate(records, w) / problem.population + strength * w
             before, w = w, hard_threshold(w - step * slope, self.teacher.sparsity, problem.n_intercepts)
             if np.allclose(before, w, rtol=1e-6, atol=1e-9):
                 break
@@ -262,8 +262,7 @@ class SparseTeacher:
 
     @classmethod
     def of(cls, solver: Transfer, problem: Problem, ridge: float) -> SparseTeacher:
-        gradient = GlmGradient(problem.loss, problem.gradient_bound)
-        return cls(SparseResponses(gradient, problem, solver, ridge))
+        return cls(SparseResponses(problem, solver, ridge))
 
     def plan(self, problem: Problem) -> Plan:
         return problem.planned(teacher=Release(self.responses, PrintedResponses(), Full(), mean=False))

@@ -161,8 +161,8 @@ class Optimiser:
     options: tuple[tuple[str, Any], ...] = ()
     more: tuple[tuple[str, Any], ...] = ()
 
-    def trainer(self, data: Images, epsilon: float, seed: int, relation: str = "add-remove") -> Trainer:
-        """Return the trainer; its seed is that of the public initial weights, add-remove its relation."""
+    def trainer(self, data: Images, epsilon: float, seed: int) -> Trainer:
+        """Return the trainer under add-remove; its seed is that of the public initial weights."""
         return Trainer(
             data.network(seed),
             CROSS_ENTROPY,
@@ -173,7 +173,6 @@ class Optimiser:
             learning_rate=self.rate,
             epochs=self.epochs,
             batch_size=self.batch,
-            relation=relation,
             **dict(self.more),
         )
 
