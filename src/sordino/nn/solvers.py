@@ -73,11 +73,6 @@ class NetworkTask(Setting):
         kind = PersonDifference if self.grouped else TorchDifference
         return kind(self.engine, clip, difference_clip, gamma, self.block)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The number of entries of each parameter tensor."""
-        return tuple(shape.numel() for shape in self.engine.network.shapes)
-
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
@@ -199,7 +194,7 @@ class Descent:
     def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
         for position in range(curator.used.get("gradient", 0), self.recipe.steps):
             g = curator.release("gradient", state.vector)
-            g = smooth_layers(g, task.sizes, self.recipe.smoothing)
+            g = smooth_layers(g, tuple(task.engine.network.sizes), self.recipe.smoothing)
             direction, slots = self.rule.step(g, state.slots)
             state = self.recipe.moved(state, direction, slots, task, position)
             yield state
@@ -250,7 +245,7 @@ class Srm:
                 correction = curator.release("correction", (state.vector, state.slots["before"]))
                 v = recursive_direction(state.slots["direction"], correction, self.gamma)
             slots = {"direction": v, "before": state.vector}
-            step = smooth_layers(v, task.sizes, self.recipe.smoothing)
+            step = smooth_layers(v, tuple(task.engine.network.sizes), self.recipe.smoothing)
             state = self.recipe.moved(state, step, slots, task, position)
             yield state
 
