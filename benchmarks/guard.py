@@ -8,8 +8,8 @@ upper end of its committed spread. Data sets that are not here are left out and 
 
 Keep ratios of idle cores only. Where other processes fill the cache that cores share, scikit-learn, which
 reads its data twice for each gradient, loses more than Sordino, which reads them once: a dense classification
-cost 2.1 times scikit-learn's 18 ms on idle cores, and 1.4 to 1.6 times its 33 to 36 ms beside seven to nine
-other processes, with the same code.
+cost 2.1 times scikit-learn's 18 ms on idle cores, and 1.2 to 1.6 times its 33 to 43 ms at loads of 7 to 14
+on two cores, with the same code; a dense regression 5.0 times on idle cores, 3.9 to 4.7 at these loads.
 """
 
 from __future__ import annotations
