@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,9 @@ def ward(tmp_path, monkeypatch):
 
 
 def fitted(*more):
-    typed("fit", "w.csv", "--schema", "w.toml", "--epsilon", 1, *BOOKED, "--output", "m.sordino", *more)
-    return "m.sordino"
+    return typed(
+        "fit", "w.csv", "--schema", "w.toml", "--epsilon", 1, *BOOKED, "--output", "m.sordino", *more
+    )
 
 
 def page_of(*words):
@@ -222,3 +224,43 @@ def test_who_ran_it_comes_from_the_run_and_an_author_stands_beside(ward, monkeyp
     assert "declared by Prof. Curie" not in page
     assert "Bob" not in page
     assert "SORDINO_PERSON can say another" in page
+
+
+def test_a_schema_that_was_learned_is_not_declared_where_its_tags_are_gone(ward):
+    """Without its tags, and with a made-up source, it was "declared before the fit" on a green page."""
+    typed("schema", "draft", "w.csv", "--number", "age", "--category", "town", "--target", "ill",
+          "--output", "blank.toml")  # fmt: skip
+    typed("schema", "learn", "blank.toml", "w.csv", "--epsilon", 2, *BOOKED, "--output", "w.toml", "--force")
+    learned = sordino.Schema.read("w.toml")
+    fitted()
+    told, page = page_of()
+    assert "Do not sign" not in told
+    assert "learned from records, as the ledger says" not in page
+    columns = [replace(column, learned=(), source="guideline") for column in learned.columns]
+    columns[0] = replace(columns[0], high=columns[0].high + 1)  # one that was changed hides no other
+    sordino.Schema(columns).write("w.toml")
+    said = fitted("--force", "--report", "fit.html")
+    for text in (said, refused_page(), Path("fit.html").read_text("utf-8")):
+        assert "the ledger saw just these bounds or levels learned from records: town, ill" in text
+    page = page_of()[1]
+    assert page.count("learned from records, as the ledger says, and not counted") == 2
+    assert "declared before the fit" not in page
+
+
+def test_what_left_the_run_without_noise_is_named(ward):
+    """ "Nothing else of the records left the run" stood above a number that was counted in the data."""
+    fitted()
+    assert (
+        "this left the run, read off the records without noise and taken for public: number of records: 900"
+        in (page := page_of()[1])
+    )
+    assert "whoever knows how many rows" not in page
+    rows = pd.read_csv("w.csv")
+    rows.loc[::3, "ill"] = None
+    rows.to_csv("w.csv", index=False)
+    gaps = [*SCHEMA.columns[:2], replace(SCHEMA.columns[2], missing="leave out")]
+    sordino.Schema(gaps).write("w.toml")
+    fitted("--force")
+    page = page_of()[1]
+    assert "taken for public: number of records: 600" in page
+    assert "learns from that count, exactly, how many have no target" in page

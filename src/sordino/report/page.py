@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,7 @@ class Booking:
     place: str = ""
     model: str | None = None
     file: str | None = None
+    files: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     receipt: str = ""
 
     def confirm(self, report: PrivacyReport, ledger: Ledger) -> PrivacyReport:
@@ -269,7 +271,7 @@ def booking_of(
     among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
     place += "" if dataset_id == page_of else f", data set {dataset_id}"
     model = None if digest is None else "known" if run else "another" if is_other else "unknown"
-    booking = Booking(history, parts, among, place, model, file, receipt)
+    booking = Booking(history, parts, among, place, model, file, files, receipt)
     return booking.confirm(report, book), booking
 
 

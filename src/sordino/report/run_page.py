@@ -27,13 +27,13 @@ from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_of
 from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words, span_words
-from sordino.estimators.pipeline import pipeline_privacy
+from sordino.estimators.pipeline import pipeline_privacy, schema_of
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest
 from sordino.ledger.address import person as user
 from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.plots import coefficients_of, margin_words, target_words
-from sordino.report.standing import Page, Standing
+from sordino.report.standing import Page, Standing, unmarked_columns
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, guess, percent, strength
 from sordino.saving.files import model_digest
@@ -87,8 +87,10 @@ def _records(sampling: str) -> str:
     return next((text for start, text in words.items() if kind.startswith(start)), sampling)
 
 
-def _declaring_party(line: str, person: str, by_schema: bool = False) -> str:
+def _declaring_party(line: str, person: str, by_schema: bool = False, unmarked: Sequence[str] = ()) -> str:
     """Return who says so, of a line that is assumed to be public."""
+    if any(line.startswith(f"column {name!r}:") for name in unmarked):
+        return "learned from records, as the ledger says, and not counted"
     if ", the default" in line:
         return "nobody: the library's default"
     if "seen in" in line:
@@ -526,7 +528,8 @@ def report_html(
     asked = None if model is report or not report.copied else digest
     copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran, asked)
     judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id))
-    standing = Standing.of(report, booking, lines=judged)
+    unmarked = unmarked_columns(schema_of(getattr(model, "model", model)), booking)
+    standing = Standing.of(report, booking, lines=judged, unmarked=unmarked)
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     again = again if hasattr(model, "fit") else ""
     event = json.dumps(encode(report.event), indent=1)
@@ -534,6 +537,8 @@ def report_html(
         event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
     by_schema = any(line.startswith("schema ") for line in report.public)
     public = sorted(report.public, key=lambda line: not line.startswith(_COUNTED))
+    parties = (_declaring_party(line, origin["person"], by_schema, unmarked) for line in public)
+    assumptions = list(zip(public, parties, strict=True))
     by = {"Page by": author} if author else {}
     signed = {"Run by": origin["person"], **by, "Data controller": controller, "Approver": approver}
     page = Page(
@@ -552,7 +557,9 @@ def report_html(
             purpose=purpose or "not stated",
             signed={role: name or "not stated" for role, name in signed.items()},
             releases=[(release.name, _release(release, report.unit)) for release in report.releases],
-            assumptions=[(line, _declaring_party(line, origin["person"], by_schema)) for line in public],
+            assumptions=assumptions,
+            exact=[line for line, who in assumptions if who.startswith(("counted", "nobody: read"))],
+            left_out=any("; records without it are left out" in line for line in public),
             facts=dict(facts or {}),
             about=dict(about or {}),
             holds=report.status.holds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from sordino.report.page import Booking
 from sordino.runs import PrivacyReport
 from sordino.runs.report import Status
+from sordino.tables.schema import Schema, column_digest
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,17 @@ class Standing:
         booking: Booking | str,
         part: str = "the model",
         lines: Sequence[Mapping[str, Any]] = (),
+        unmarked: Sequence[str] = (),
     ) -> Standing:
-        """Return the standing of a part of a page; ``lines`` are those of the scores beside it."""
-        doubts = [*doubts_of(part, report, booking), *(d for line in lines for d in line.get("doubts", ()))]
+        """Return the standing of a part of a page.
+
+        ``lines`` are those of the scores beside it, ``unmarked`` columns that were learned and do not say so.
+        """
+        doubts = [
+            *doubts_of(part, report, booking),
+            *doubts_of_schema(unmarked),
+            *(d for line in lines for d in line.get("doubts", ())),
+        ]
         status = Status.worst([report.status, *(doubt.status for doubt in doubts)])
         said = isinstance(booking, Booking) and (report.is_private or booking.doubt)
         booked = booking.confirmation if isinstance(booking, Booking) and said else ""
@@ -119,3 +129,31 @@ def doubts_of(part: str, report: PrivacyReport, booking: Booking | str) -> tuple
     else:
         words = "the price of its schema was read from a file, and the ledger has no receipt for it"
     return (Doubt(part, words, denied, status),)
+
+
+def unmarked_columns(schema: Schema | None, booking: Booking | str) -> list[str]:
+    """Return the columns with bounds or levels that the ledger saw learned from records and that say not so.
+
+    Only what is equal is found: who changes a learned bound by a hair has declared another one.
+    """
+    out: list[str] = []
+    if schema is None or isinstance(booking, str):
+        return out
+    for digest, (number, *_) in booking.files.items():
+        entry, short = booking.history.steps[number].entry, digest[65:]
+        found = re.search(r"receipt (\w+), ", entry.description if entry else "")
+        known = {short[i : i + 8] for i in range(0, len(short), 8)} if found else set()
+        for column in (c for c in schema.columns if known and found):
+            marked = found[1] in {price.receipt for price in column.learned}
+            out += [column.name] * (not marked and column_digest(column, found[1]) in known)
+    return out
+
+
+def doubts_of_schema(unmarked: Sequence[str]) -> tuple[Doubt, ...]:
+    """Return the doubt about columns that were learned and do not say so."""
+    words = (
+        f"the ledger saw just these bounds or levels learned from records: {', '.join(unmarked)}. They are "
+        "not declared, and their price is not counted here. Fit with the schema that `sordino schema learn` "
+        "wrote"
+    )
+    return (Doubt("the schema", words, True),) * bool(unmarked)

@@ -169,7 +169,7 @@ class Ask:
         if all(p.certified or not p.receipt for p in prices) or book is None or self.dataset_id is None:
             return prices
         known, policy = book.history(self.dataset_id), book.policy(self.dataset_id)
-        files = book.files(self.dataset_id)
+        files = {digest[:64]: run for digest, run in book.files(self.dataset_id).items()}
 
         def booked(price: Price) -> bool:
             words = receipt_words(price.receipt, Status.PRIVATE)

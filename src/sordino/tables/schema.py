@@ -17,6 +17,7 @@ import tomli_w
 
 from sordino.errors import InvalidInputError, SchemaError
 from sordino.execute.persons import MARKERS, number_owners
+from sordino.ledger.policy import MOST_TEXT
 from sordino.runs import Price
 from sordino.runs.report import LEARNED, each_once
 from sordino.tables.columns import KINDS, Blank, Column, Exposure, Ignored, Person, Target, Weight, refuse
@@ -26,6 +27,13 @@ from sordino.values import html_table
 
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
+
+
+def column_digest(column: Column, receipt: str) -> str:
+    """Return eight digits that a column and what was learned of it have in common, for one payment."""
+    facts = [str(getattr(column, key, "")) for key in ("name", "low", "high")]
+    levels = sorted(map(str, getattr(column, "levels", None) or ()))
+    return hashlib.sha256(repr([receipt, facts, levels]).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,10 +141,22 @@ class Schema:
         found = each_once(price for column in self.columns for price in column.learned)
         return tuple(replace(price, content=self._content(price)) for price in found)
 
+    def _told_by(self, price: Price) -> list[Column]:
+        """Return the columns that say that this price told them."""
+        said = [c for c in self.columns if str(vars(c).get("source")).startswith("learned: ")]
+        return [c for c in said if price in c.learned[-1:]]
+
+    def attested(self, price: Price) -> str:
+        """Return what a ledger keeps of what a price told: the digest of all, and a short one of each column.
+
+        By the short ones a page notices a bound or a level that was learned and does not say so any more.
+        """
+        each = (column_digest(column, price.receipt) for column in self._told_by(price))
+        return f"{price.content}:{''.join(each)}"[:MOST_TEXT]
+
     def _content(self, price: Price) -> str:
         """Return the digest of the bounds and levels of the columns that say that this price told them."""
-        said = [c for c in self.columns if str(vars(c).get("source")).startswith("learned: ")]
-        told = [c for c in said if price in c.learned[-1:]]
+        told = self._told_by(price)
         facts = [[str(getattr(c, key, "")) for key in ("name", "low", "high")] for c in told]
         levels = [[*map(str, getattr(c, "levels", None) or ())] for c in told]
         return hashlib.sha256(repr([price.receipt, *sorted(zip(facts, levels))]).encode()).hexdigest()
@@ -160,7 +180,7 @@ class Schema:
     def facts(self) -> tuple[str, ...]:
         """What is declared and where it comes from, line by line, for a report."""
         paid = sum(bool(column.learned) for column in self.columns)
-        origin = f"{paid} of them learned from records" if paid else "declared before the fit"
+        origin = f"{paid} of them learned from records" if paid else "none of them marked as learned"
         lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, {origin}"]
         if self.learned:
             lines.append(f"{LEARNED}{'; '.join(map(str, self.learned))}; it comes on top of every fit")
