@@ -141,11 +141,11 @@ def unmarked_columns(schema: Schema | None, booking: Booking | str) -> list[str]
         return out
     for digest, (number, *_) in booking.files.items():
         entry, short = booking.history.steps[number].entry, digest[65:]
-        found = re.search(r"receipt (\w+), ", entry.description if entry else "")
-        known = {short[i : i + 8] for i in range(0, len(short), 8)} if found else set()
-        for column in (c for c in schema.columns if known and found):
-            marked = found[1] in {price.receipt for price in column.learned}
-            out += [column.name] * (not marked and column_digest(column, found[1]) in known)
+        receipt = "".join(re.findall(r"receipt (\w+), ", entry.description if entry else ""))
+        known = {short[i : i + 8] for i in range(0, len(short), 8)} if receipt else set()
+        for column in (c for c in schema.columns if known):
+            marked = receipt in {price.receipt for price in column.learned}
+            out += [column.name] * (not marked and column_digest(column, receipt) in known)
     return out
 
 
