@@ -236,7 +236,21 @@ def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any)
         return "person", chosen.rows(judge(model, X, y, asks, _rowwise))
     require_owners(model, groups)
     if in_dask(X):
-        return "record", _score_in_dask(model, chosen, asks, X, y, groups)
+        schema = schema_of(model)
+        if groups is not None or (schema is not None and schema.person is not None):
+            raise UnsupportedError(
+                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
+                "table into one place (X.compute())."
+            )
+        if y is None and schema is None:
+            raise InvalidInputError(
+                "Expected y, or a table with the target that the model's schema declares."
+            )
+        part = Applied(pack((_score_part, model, chosen, asks)))
+        rows = hold_columns([X] if y is None else [X, y], part)
+        if not len(rows):
+            raise InvalidInputError("Expected at least one row, got none.")
+        return "record", rows
     X, y, groups = from_table(model, X, y, groups)
     rows = chosen.rows(judge(model, X, y, asks, _rowwise))
     return ("record", rows) if groups is None else ("person", mean_of_owners(rows, groups))
@@ -251,21 +265,6 @@ def require_owners(model: Any, groups: Any) -> None:
             "groups a record. Pass them (another number in each row, where a row is all of its owner), on "
             "the command line by an NPZ file with X, y and groups."
         )
-
-
-def _score_in_dask(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> Any:
-    schema = schema_of(model)
-    if groups is not None or (schema is not None and schema.person is not None):
-        raise UnsupportedError(
-            "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
-            "table into one place (X.compute())."
-        )
-    if y is None and schema is None:
-        raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
-    rows = hold_columns([X] if y is None else [X, y], Applied(pack((_score_part, model, chosen, asks))))
-    if not len(rows):
-        raise InvalidInputError("Expected at least one row, got none.")
-    return rows
 
 
 def _score_part(model: Any, chosen: Any, asks: str, block: tuple[Any, ...]) -> Floats:

@@ -49,7 +49,7 @@ def mixes_rows(call: Callable[[Any], Any], rows: Any) -> bool:
         warnings.simplefilter("ignore")
         try:
             whole = _plain(call(rows))
-            alone = np.concatenate([_plain(call(_row(rows, i))) for i in range(len(whole))])
+            alone = np.concatenate([_plain(call(rows_of(rows, slice(i, i + 1)))) for i in range(len(whole))])
         except Exception:
             return False
     if whole.shape != alone.shape:
@@ -89,8 +89,9 @@ def _plain(values: Any) -> np.ndarray:
     return np.asarray(values.toarray() if sparse.issparse(values) else values)
 
 
-def _row(rows: Any, i: int) -> Any:
-    return rows.iloc[i : i + 1] if hasattr(rows, "iloc") else rows[i : i + 1]
+def rows_of(X: Any, rows: Any) -> Any:
+    """Return some rows of an array, a sparse matrix or a data frame."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def final_step(model: Any) -> Any:

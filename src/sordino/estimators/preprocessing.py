@@ -254,7 +254,7 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         """Return the coefficients, one row per image, in the precision of X."""
         check_is_fitted(self, "shape_")
         X = _dense(check_data(self, X, reset=False))
-        return np.concatenate([self._rows(part) for part in _parts(X)])
+        return np.concatenate([self._rows(X[at : at + _AT_ONCE]) for at in range(0, len(X), _AT_ONCE)])
 
     def _rows(self, rows: Floats) -> Floats:
         height, width, channels = self.shape_
@@ -264,12 +264,8 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         angles = check_count("angles", self.angles, 1, None, "It is the number of directions.") or 1
         found = scatter(images.reshape(-1, height, width), scales, angles, np)
         found = found.reshape(len(rows), channels * found.shape[1], *found.shape[2:])
-        among("normalise", self.normalise, _NORMS)
-        return (
-            np.asarray(normalise_groups(found))
-            if self.normalise == "groups"
-            else found.reshape(len(rows), -1)
-        )
+        grouped = among("normalise", self.normalise, _NORMS) == "groups"
+        return np.asarray(normalise_groups(found) if grouped else found.reshape(len(rows), -1))
 
 
 def _dense(X: Any) -> Floats:
@@ -279,8 +275,17 @@ def _dense(X: Any) -> Floats:
 
 
 def _shape_of(shape: tuple[int, ...] | None, columns: int, unit: int) -> tuple[int, int, int]:
+    """Return height, width and channels: those declared, or the smallest grey square that holds a row."""
     if shape is None:
-        return _square(columns, unit)
+        side = max(math.isqrt(columns - 1) + 1, unit)
+        if side * side != columns:
+            warnings.warn(
+                f"Rows of {columns} pixels are no square images for this transformer: they are filled with "
+                f"zeros up to {side} x {side}. Pass shape=(height, width) or (height, width, channels).",
+                UserWarning,
+                stacklevel=3,
+            )
+        return side, side, 1
     full = tuple(int(s) for s in (*shape, 1))[:3] if len(shape) in (2, 3) else (0, 0, 0)
     if math.prod(full) != columns or min(full) < 1:
         raise InvalidInputError(
@@ -288,24 +293,6 @@ def _shape_of(shape: tuple[int, ...] | None, columns: int, unit: int) -> tuple[i
             "columns. Pass shape=(height, width) or (height, width, channels)."
         )
     return full[0], full[1], full[2]
-
-
-def _square(columns: int, unit: int) -> tuple[int, int, int]:
-    """Return the smallest square that holds a row; more pixels than the row has are said aloud."""
-    side = max(math.isqrt(columns - 1) + 1, unit)
-    if side * side != columns:
-        warnings.warn(
-            f"Rows of {columns} pixels are no square images for this transformer: they are filled with zeros "
-            f"up to {side} x {side}. Pass shape=(height, width) or (height, width, channels).",
-            UserWarning,
-            stacklevel=4,
-        )
-    return side, side, 1
-
-
-def _parts(rows: Floats) -> Iterator[Floats]:
-    for start in range(0, len(rows), _AT_ONCE):
-        yield rows[start : start + _AT_ONCE]
 
 
 def normalise_groups(found: Any, size: int = _TOGETHER) -> Any:

@@ -24,7 +24,7 @@ from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, declared_bo
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators import pipeline
 from sordino.estimators.metrics import METRICS, MetricRow, ScoreLimits, find_metric, judge
-from sordino.estimators.pipeline import final_step, schema_of
+from sordino.estimators.pipeline import final_step, rows_of, schema_of
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
@@ -295,11 +295,6 @@ class Scorer:
     def natural(self, score: float) -> float:
         """Return a mean score in the units of its name."""
         return self.sign * self.row.natural(score, self.limits)
-
-
-def rows_of(X: Any, rows: Any) -> Any:
-    """Return some rows of an array, a sparse matrix or a data frame."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def as_numbers(y: Any) -> Floats:

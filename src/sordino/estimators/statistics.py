@@ -277,7 +277,7 @@ def mean(
         solver, paper = literature("linear", "published_mean")(solver, sample, budget)
     elif solver.takes_plain:
         solver = statistic("bounded-mean", sample, robust=solver, once=budget.ledger is None)
-    return _estimate("mean", solver, sample, data, budget, flat, bounds, paper)
+    return _estimate("mean", _run("mean", solver, sample, data, budget, bounds, paper), flat)
 
 
 def variance(
@@ -315,7 +315,7 @@ def variance(
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     if limits is not None:
         solver = statistic("bounded-variance", sample, robust=solver, once=budget.ledger is None)
-    return _estimate("variance", solver, sample, data, budget, flat, bounds)
+    return _estimate("variance", _run("variance", solver, sample, data, budget, bounds), flat)
 
 
 def covariance(
@@ -352,7 +352,7 @@ def covariance(
     if limits is not None:
         solver = statistic("bounded-covariance", sample, robust=solver, bounds=limits)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    return _estimate("covariance", solver, sample, data, budget, False, bounds)
+    return _estimate("covariance", _run("covariance", solver, sample, data, budget, bounds), False)
 
 
 def quantiles(
@@ -422,17 +422,7 @@ _OPEN = (
 _PUBLIC = "Pass a public number; computing it from the data would leak."
 
 
-def _estimate(
-    name: str,
-    solver: Any,
-    sample: Sample,
-    data: np.ndarray,
-    ask: Ask,
-    flat: bool,
-    bounds: Any,
-    paper: PaperNoise | None = None,
-) -> PrivateFloat | PrivateArray:
-    fitted = _run(name, solver, sample, data, ask, bounds, paper)
+def _estimate(name: str, fitted: Fitted, flat: bool) -> PrivateFloat | PrivateArray:
     found: RobustEstimate = fitted.result
     ends = found.interval
     if found.open:

@@ -648,14 +648,11 @@ class Date(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(low=self._check_day("low"), high=self._check_day("high"))
-        check_bounds(self.name, *(day and float(day.toordinal()) for day in self._days))
+        days: Any = self.low, self.high
+        check_bounds(self.name, *(day and float(day.toordinal()) for day in days))
         if self.knots is not None:
             check_whole(self.name, "knots", self.knots, 1, 1000)
         self._require_one_of(GAPS)
-
-    @property
-    def _days(self) -> tuple[Any, Any]:
-        return self.low, self.high
 
     def _check_day(self, field: str) -> datetime.date | None:
         """Return a declared date, given as one or as ISO text."""
@@ -679,7 +676,7 @@ class Date(Column):
     @property
     def ends(self) -> tuple[int, int]:
         """Both days, counted as :meth:`numbers` does."""
-        low, high = self._days
+        low, high = vars(self)["low"], vars(self)["high"]
         return low.toordinal() - _EPOCH, high.toordinal() - _EPOCH
 
     def invent(self, public: Any, count: int, others: tuple[str, ...] = ()) -> Any:

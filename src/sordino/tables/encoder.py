@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import Any
 
 import numpy as np
@@ -364,15 +364,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _parts(self, frame: Frame, blocks: Sequence[AnyBlock]) -> list[Any]:
         """Return neighbouring columns of fixed width as one matrix, texts as their own."""
         parts: list[Any] = []
-        run: list[Fixed] = []
-        for block in blocks:
-            if not isinstance(block, WordBlock):
-                run.append(block)
-                continue
-            parts += [self._csr(frame, run)] if run else []
-            parts.append(block.matrix(frame.column(block.name), self.dtype))
-            run = []
-        return [*parts, self._csr(frame, run)] if run else parts
+        for words, run in groupby(blocks, lambda block: isinstance(block, WordBlock)):
+            some: list[Any] = list(run)
+            if words:
+                parts += [block.matrix(frame.column(block.name), self.dtype) for block in some]
+            else:
+                parts.append(self._csr(frame, some))
+        return parts
 
     def _csr(self, frame: Frame, blocks: Sequence[Fixed]) -> sparse.csr_matrix:
         width, n = sum(block.width for block in blocks), frame.rows

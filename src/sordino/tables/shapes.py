@@ -116,7 +116,12 @@ def questions_of(encoder: TableEncoder) -> list[Questions]:
             named = len(block.grid(rest=False)[0])
             alone[block.name] = Questions((block.name,), (at,), rows, own, here, named)
         elif isinstance(block, PairBlock):
-            pairs.append(_pair_questions(block, here, size))
+            (one, first), (two, second) = block.first.grid(rest=False), block.second.grid(rest=False)
+            ends = np.repeat(first, len(second)), np.tile(second, len(first))
+            both = {b.name: b.contrast(at) for b, at in zip((block.first, block.second), ends)}
+            rows = np.zeros((len(one) * len(two), size))
+            rows[:, here] = own = dense_rows(block.entries(both), here.stop - here.start)
+            pairs.append(Questions((*both,), (one, two), rows, own, here, len(rows)))
     for pair in pairs:
         surface = pair.rows.reshape(*map(len, pair.at), size)
         for axis, name in enumerate(pair.columns):
@@ -144,17 +149,6 @@ def corners_of(encoder: TableEncoder) -> list[tuple[slice, Floats, int]]:
             own = dense_rows(block.entries(at), own.shape[1])
         out.append((asks.here, own, asks.named))
     return out
-
-
-def _pair_questions(block: PairBlock, here: slice, size: int) -> Questions:
-    (one, first), (two, second) = block.first.grid(rest=False), block.second.grid(rest=False)
-    contrasts = {
-        block.first.name: block.first.contrast(np.repeat(first, len(second))),
-        block.second.name: block.second.contrast(np.tile(second, len(first))),
-    }
-    rows = np.zeros((len(one) * len(two), size))
-    rows[:, here] = own = dense_rows(block.entries(contrasts), here.stop - here.start)
-    return Questions((block.first.name, block.second.name), (one, two), rows, own, here, len(rows))
 
 
 def without_pairs(fine: TableEncoder, plain: TableEncoder, coef: Floats) -> tuple[Floats, float]:
