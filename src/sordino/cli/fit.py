@@ -308,13 +308,13 @@ def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
 def pca(data: str, components: int, data_norm: float | None, **chosen: Any) -> None:
     """Find the axes along which the rows of DATA vary most, privately, and save them."""
     from sordino import PCA
-    from sordino.cli.rows import read_schema, to_project
+    from sordino.cli.rows import read_schema, to_fit
 
     begun, schema = run_of(data), read_schema(chosen["schema"], True, data)
     budget = shared.take_budget(chosen)
     params = {**budget, "data_norm": data_norm, "verbose": 1, **shared.parameters(chosen["given"], "--set")}
     shared.check_parameters(PCA, params)
-    rows = to_project(shared.data_file(data, chosen), schema)
+    rows = to_fit(shared.data_file(data, chosen), schema, targets=False)
     model = PCA(components, **params, schema=schema).fit(rows.X, groups=rows.groups)
     deliver(model, begun, chosen, budget)
 

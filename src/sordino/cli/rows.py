@@ -133,11 +133,12 @@ def owners_in(found: Any, person: str | None) -> Any:
 
 
 def to_fit(
-    file: files.DataFile, schema: Schema | None, target: str | None, labels: bool, memory: int | None = None
-) -> files.Matrix:
-    """Return the rows to fit: a table with its target in it, or a matrix and its target.
+    file: files.DataFile, schema: Schema | None, target: str | None = None, labels: bool = False,
+    memory: int | None = None, *, targets: bool = True,
+) -> files.Matrix:  # fmt: skip
+    """Return the rows to fit: a table with its target in it, or a matrix and its target, if there is one.
 
-    A matrix that needs more bytes than ``memory`` is worked on from disk.
+    A matrix that needs more bytes than ``memory`` is worked on from disk; the model remembers its names.
     """
     if schema is not None:
         declared = None if schema.target is None else schema.target.name
@@ -145,33 +146,21 @@ def to_fit(
             raise InvalidInputError(
                 f"Expected no --target beside the schema, whose target is {declared!r}, got {target!r}."
             )
-        return files.Matrix(table(file, schema, target=True))
+        return files.Matrix(table(file, schema, target=targets))
     if memory is not None and is_large(file, memory):
         found = files.Matrix(*convert_rows(file, target, labels, memory))
     else:
         found = files.read_matrix(file, target=target, labels=labels)
-    if found.y is None:
+    if targets and found.y is None:
         raise InvalidInputError(
             f"{file.name} has no targets. Pass --target COLUMN, or a schema with a target."
         )
-    return files.Matrix(_with_names(found), found.y, found.groups)
+    X = found.X
+    if found.names is not None:
+        import pandas
 
-
-def to_project(file: files.DataFile, schema: Schema | None) -> files.Matrix:
-    """Return rows without a target, and their owners where they are known."""
-    if schema is not None:
-        return files.Matrix(table(file, schema, target=False))
-    found = files.read_matrix(file)
-    return files.Matrix(_with_names(found), None, found.groups)
-
-
-def _with_names(found: files.Matrix) -> Any:
-    """Return a matrix with the names of its columns, if it has names: the model remembers them."""
-    if found.names is None:
-        return found.X
-    import pandas
-
-    return pandas.DataFrame(found.X, columns=list(found.names))
+        X = pandas.DataFrame(X, columns=list(found.names))
+    return files.Matrix(X, found.y if targets else None, found.groups)
 
 
 def for_model(file: files.DataFile, model: Any, *, judge: bool, target: str | None = None) -> files.Matrix:

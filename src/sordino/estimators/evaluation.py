@@ -341,12 +341,8 @@ def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: An
         "classes": int(np.size(getattr(model, "classes_", ()))),
         "bins": check_count("bins", bins, 2, 1000, "It is the number of cells.") or 10,
     }
-    return (
-        ScoreLimits.between(*_target_bounds(model, bounds), **other) if row.numbers else ScoreLimits(**other)
-    )
-
-
-def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
+    if not row.numbers:
+        return ScoreLimits(**other)
     schema = schema_of(model)
     if bounds is None and schema is not None and schema.target is not None:
         bounds = (schema.target.low, schema.target.high)
@@ -357,11 +353,11 @@ def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
                 "Expected bounds=(low, high), or --bounds, public limits of the targets, or a model with a "
                 "target_bound. Computing them from y would leak."
             )
-        return -float(declared), float(declared)
+        return ScoreLimits.between(-float(declared), float(declared), **other)
     low, high = check_bounds(bounds) or (0.0, 0.0)
     if not -1e100 < low < high < 1e100 or not high - low > 1e-100:  # errors are squared
         raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
-    return low, high
+    return ScoreLimits.between(low, high, **other)
 
 
 def _facts(row: MetricRow, limits: ScoreLimits, learned: bool) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import LinearFit
-from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient
 from sordino.values import check_count, check_flag, check_mapping, check_not_negative
 
 
@@ -91,19 +90,15 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
             moment_bound=moment_bound_of(self.moment_bound),
             sparse=sparse,
         )
-        solver, paper = self._solver(problem), None
+        free, given = problem.features * problem.outputs, check_mapping("solver_options", self.solver_options)
+        count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all.")
+        options = Options.of(given, n_nonzero_coefs=count, max_iter=self.max_iter)
+        solver, paper = make_solver(self.solver, problem, options, "heavy"), None
         if check_noise(self.noise):
             solver, paper = literature("linear", "published_learner")(self.noise, solver, problem, ask)
         facts = self._facts(problem, grouped, *public)
         prices, finish = self._schema_prices(), partial(self._finish, problem)
         return Task(solver, problem, type(self).__name__, facts, learned=prices, finish=finish, paper=paper)
-
-    def _solver(self, problem: Problem) -> ProjectedGradient | HeavyTailedSparse:
-        free, given = problem.features * problem.outputs, check_mapping("solver_options", self.solver_options)
-        count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all.")
-        options = Options.of(given, n_nonzero_coefs=count, max_iter=self.max_iter)
-        solver: ProjectedGradient | HeavyTailedSparse = make_solver(self.solver, problem, options, "heavy")
-        return solver
 
     def _decision(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

@@ -223,7 +223,12 @@ def intervals(
     """
     loss = _check_model(model)
     level = check_share("confidence", confidence)
-    X, y, groups = _records_of(model, X, y, groups)
+    if in_dask(X):
+        raise UnsupportedError("Intervals need all rows in one place. Bring the table here: X.compute().")
+    X, y, groups = from_table(model, X, y, groups)
+    if y is None:
+        raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
+    require_owners(model, groups)
     unit = "record" if groups is None else "person"
     n = row_count(X) if groups is None else np.unique(number_owners(groups)).size
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
@@ -253,7 +258,12 @@ def intervals(
         learned=model_prices(model),
     )
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
-    step, report = fitted.result, _hand_on_status(model, fitted.report)
+    step, report, status = fitted.result, fitted.report, model_status(model)
+    if status is Status.SEEDED:  # of the model, whose coefficients the estimate contains
+        report = replace(report, seeded=True)
+    elif not status.holds:
+        reason = f"the model that it starts from, {status}, unless it was fitted on other records"
+        report = report.with_unpaid(reason)
     moved = units.own @ step.moved
     far = step.farthest(units)
     if not step.ends or (loss.name != "squared" and far > _FAR):
@@ -274,17 +284,6 @@ def _warn(asked: str, report: PrivacyReport, text: str) -> PrivacyReport:
     """Say what released numbers tell, now and in the notes of the report that is returned."""
     warnings.warn(f"{asked}: {text}", FitWarning, stacklevel=levels_to_the_caller())
     return replace(report, notes=(*report.notes, text))
-
-
-def _hand_on_status(model: Any, report: PrivacyReport) -> PrivacyReport:
-    """Return the report with the status of the model, whose coefficients the estimate contains."""
-    status = model_status(model)
-    if status.holds:
-        return report
-    if status is Status.SEEDED:
-        return replace(report, seeded=True)
-    reason = f"the model that it starts from, {status}, unless it was fitted on other records"
-    return report.with_unpaid(reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -510,17 +509,6 @@ def _plain_model(model: Any, signal: float) -> tuple[Any, tuple[str, ...]]:
         f"intervals are those of the best model of single columns, {curves} where columns declare none "
         "and no pairs: what each column does on average over the records",
     )
-
-
-def _records_of(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
-    """Return features, targets and owners of the records, or refuse what is none."""
-    if in_dask(X):
-        raise UnsupportedError("Intervals need all rows in one place. Bring the table here: X.compute().")
-    X, y, groups = from_table(model, X, y, groups)
-    if y is None:
-        raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
-    require_owners(model, groups)
-    return X, y, groups
 
 
 def _influences(

@@ -204,7 +204,10 @@ class OrderedLogisticRegression(_DenseLevels, _Dense, ClassifierBase):
             )
         X, y = check_data(self, X, y)
         codes, self.classes_, public = encoded_labels(self, y)
-        self.levels_ = self._order()
+        declared = declared_classes(self)
+        if declared is None and self.classes_.dtype.kind not in "biuf":
+            raise InvalidInputError("Expected classes= in their order: only numbers have one by themselves.")
+        self.levels_ = self.classes_ if declared is None else np.asarray(declared)
         ranks = self._ranks()[codes]
         bound = declared_bound(self, "data_norm")
         rows, more = clipped_matrix(X, bound), self._questions - 1
@@ -212,15 +215,6 @@ class OrderedLogisticRegression(_DenseLevels, _Dense, ClassifierBase):
         above = [np.where(ranks > level, 1.0, -1.0) for level in range(more + 1)]
         stack = sparse.vstack(asked, format="csr") if sparse.issparse(rows) else np.vstack(asked)
         return self._fit(stack, np.concatenate(above), (public, "classes in a declared order"))
-
-    def _order(self) -> Any:
-        """Return the levels in their order: declared, or those of numbers."""
-        declared = declared_classes(self)
-        if declared is not None:
-            return np.asarray(declared)
-        if self.classes_.dtype.kind not in "biuf":
-            raise InvalidInputError("Expected classes= in their order: only numbers have one by themselves.")
-        return self.classes_
 
     def _ranks(self) -> Any:
         """Return the place in the order of each class."""

@@ -249,18 +249,16 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         rows = self._read_features(X, None)[0] if stream is None else self._rows(X)
         X = check_data(self, rows, ensure_min_samples=2, reset=stream is None)
         if stream is None:
-            self._stream = stream = self._open_stream(*X.shape)
+            parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
+            planned, features = X.shape[0] * parts, X.shape[1]
+            budget = replace(self._ask(planned), learned=self._schema_prices())
+            problem = self._problem(planned, features, budget)
+            first, *facts = self._facts(problem, False)
+            first = f"{first} planned, and that of each chunk as it comes"
+            self._stream = stream = PcaStream(problem, parts, budget, (first, *facts))
         found, problem = stream.absorb(X)
         self.__dict__.update(self._finish(problem, found), privacy_=stream.report, n_iter_=stream.chunks)
         return self
-
-    def _open_stream(self, rows: int, features: int) -> PcaStream:
-        parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
-        budget = replace(self._ask(rows * parts), learned=self._schema_prices())
-        problem = self._problem(rows * parts, features, budget)
-        first, *facts = self._facts(problem, False)
-        planned = f"{first} planned, and that of each chunk as it comes"
-        return PcaStream(problem, parts, budget, (planned, *facts))
 
     def __getstate__(self) -> dict[str, Any]:
         # An open stream holds its noise source, which must not be copied: a copy starts a new stream.

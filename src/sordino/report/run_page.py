@@ -260,9 +260,17 @@ def _curves(model: Any) -> list[Line]:
     return [_curve(shape) if len(shape.columns) == 1 else _surface(shape, reach) for shape in shapes]
 
 
+def _of_last_class(shape: Any) -> tuple[Any, Any]:
+    """Return an effect, of several classes the last one's, and twice its noise: nan where nobody knows it."""
+    many = shape.effect.ndim > len(shape.columns)
+    effect = shape.effect[-1] if many else shape.effect
+    noise = np.full(shape.effect.shape, np.nan) if shape.noise is None else 2.0 * np.asarray(shape.noise)
+    return effect, noise[-1] if noise.ndim > effect.ndim else noise
+
+
 def _surface(shape: Any, reach: float) -> Line:
     """Return the effect of two columns together as cells of a box of 200 x 80, the darker the larger."""
-    effect = shape.effect if shape.effect.ndim == 2 else shape.effect[-1]
+    effect, _ = _of_last_class(shape)
     across, up = effect.shape
     reach *= 4.0 if shape.could_be_noise else 1.0  # pale
     cells = [
@@ -279,9 +287,8 @@ def _surface(shape: Any, reach: float) -> Line:
 
 def _curve(shape: Any) -> Line:
     """Return the effect of one column in a box of 200 x 80: a line or dots, and a band of twice its noise."""
-    effect = shape.effect if shape.effect.ndim == 1 else shape.effect[-1]
-    noise = np.zeros(effect.shape) if shape.noise is None else 2.0 * np.asarray(shape.noise)
-    noise = np.nan_to_num(noise if noise.ndim == 1 else noise[-1], posinf=np.nan)
+    effect, noise = _of_last_class(shape)
+    noise = np.nan_to_num(noise, posinf=np.nan)
     open_ended = np.isnan(noise)  # of intervals: no band says where they end
     noise[open_ended] = 0.0
     usual = np.minimum(noise, 3.0 * np.median(noise[noise > 0.0]) if noise.any() else 0.0)
@@ -314,9 +321,7 @@ def _effect_rows(model: Any) -> list[Line]:
     """Return every column and pair in numbers: the effect of each value with twice its noise, or the ends."""
     rows = []
     for shape in getattr(model, "shapes_", None) or []:
-        effect = shape.effect if shape.effect.ndim == len(shape.columns) else shape.effect[-1]
-        noise = np.full(effect.shape, np.nan) if shape.noise is None else 2.0 * np.asarray(shape.noise)
-        noise = noise if noise.ndim == effect.ndim else noise[-1]
+        effect, noise = _of_last_class(shape)
         said = [
             f"{plain_number(value, 3, '+')} ± {plain_number(band, 3)}"
             for value, band in zip(effect.flat, noise.flat)

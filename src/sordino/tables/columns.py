@@ -310,12 +310,15 @@ class Column:
     """What all columns share; ``source`` says where the declaration comes from.
 
     ``learned`` is what was paid for bounds or levels that come from records. It stays with the column, into
-    whichever schema that is copied. A kind says ``word``, its name in a schema; ``stored``, what a file's
-    column is read as; ``hints``, the lines of a draft; ``curved``, whether its effect may bend; ``examples``,
-    values that stand for all where no levels are declared; ``learnable``, whether records tell its blanks.
+    whichever schema that is copied. A kind says ``word``, its name in a schema; ``words``, what it declares;
+    ``gaps``, the rules for missing values; ``stored``, what a file's column is read as;
+    ``hints``, the lines of a draft; ``curved``, whether its effect may bend; ``examples``, values that stand
+    for all where no levels are declared; ``learnable``, whether records tell its blanks.
     """
 
     word: ClassVar[str]
+    words: ClassVar[str] = "{0.word}"
+    gaps: ClassVar[tuple[str, ...]] = GAPS
     stored: ClassVar[str] = TEXT
     hints: ClassVar[tuple[str, ...]] = ()
     curved: ClassVar[bool] = False
@@ -339,6 +342,8 @@ class Column:
             if not isinstance(text, str) or not is_unicode(text):
                 rule = f"{key} is {type(text).__name__}, not a Unicode text"
                 raise refuse(self.name, rule, "Write it in quotes.")
+        if hasattr(self, "missing") and (isinstance(self.missing, str) or self.word != "number"):
+            self._require_one_of(self.gaps)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -370,7 +375,7 @@ class Column:
         return self._words() if self.unknown is None else blank
 
     def _words(self) -> str:
-        return self.word
+        return self.words.format(self)
 
     def _describe_range(self) -> str:
         column: Any = self
@@ -480,9 +485,7 @@ class Number(Column):
         if not isinstance(self.log, bool):
             rule = f"log is {type(self.log).__name__}, not true or false"
             raise refuse(self.name, rule, "Write true or false.")
-        if isinstance(self.missing, str):
-            self._require_one_of(GAPS)
-        else:
+        if not isinstance(self.missing, str):
             check_number(self.name, "missing", self.missing)
 
     def _check_knots(self, low: float | None, high: float | None) -> Knots | None:
@@ -537,6 +540,7 @@ class Category(Column):
     """
 
     word: ClassVar[str] = "category"
+    gaps: ClassVar[tuple[str, ...]] = (*GAPS, "other")
     hints: ClassVar[tuple[str, ...]] = ("levels = []",)
 
     levels: tuple[str, ...] | None = None
@@ -574,6 +578,7 @@ class Ordinal(Column):
     """One of several levels in a declared order; its effect bends at some of them, or at all."""
 
     word: ClassVar[str] = "ordinal"
+    gaps: ClassVar[tuple[str, ...]] = (*GAPS, "other")
     hints: ClassVar[tuple[str, ...]] = ("levels = []  # in their order",)
     curved: ClassVar[bool] = True
     learnable: ClassVar[bool] = False
@@ -585,7 +590,6 @@ class Ordinal(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(levels=check_levels(self.name, self.levels, 2, learnable=False))
-        self._require_one_of((*GAPS, "other"))
 
     def _words(self) -> str:
         return f"ordinal, {self._describe_levels()}"
@@ -609,17 +613,11 @@ class Flag(Column):
     """Yes or no: true/false, yes/no, y/n, t/f, 1/0, in any case. Another value counts as missing."""
 
     word: ClassVar[str] = "flag"
+    words: ClassVar[str] = "yes or no (true, t, y, 1; false, f, n, 0), all else missing"
     examples: ClassVar[tuple[str, ...]] = ("true", "false")
 
     missing: str = "column"
     source: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._require_one_of(GAPS)
-
-    def _words(self) -> str:
-        return "yes or no (true, t, y, 1; false, f, n, 0), all else missing"
 
     def block(self, knots: Knots, markers: frozenset[str]) -> Block:
         """Return a one for yes."""
@@ -636,6 +634,7 @@ class Date(Column):
     """A day between two public days; others are clipped. ``knots`` as in :class:`Number`, equally spaced."""
 
     word: ClassVar[str] = "date"
+    words: ClassVar[str] = "date from {0.low} to {0.high}"
     hints: ClassVar[tuple[str, ...]] = ("low = 2000-01-01", "high = 2030-01-01")
     curved: ClassVar[bool] = True
 
@@ -652,7 +651,6 @@ class Date(Column):
         check_bounds(self.name, *(day and float(day.toordinal()) for day in days))
         if self.knots is not None:
             check_whole(self.name, "knots", self.knots, 1, 1000)
-        self._require_one_of(GAPS)
 
     def _check_day(self, field: str) -> datetime.date | None:
         """Return a declared date, given as one or as ISO text."""
@@ -665,9 +663,6 @@ class Date(Column):
             except ValueError:
                 pass
         raise refuse(self.name, f"{field} is not a date", "Write it as YYYY-MM-DD.")
-
-    def _words(self) -> str:
-        return f"date from {self.low} to {self.high}"
 
     def numbers(self, series: Any, markers: Iterable[str]) -> Floats:
         """Return days since the year 2000; nan for a gap."""
@@ -702,6 +697,8 @@ class Text(Column):
     """Words, hashed into so many columns; together they have norm one at most."""
 
     word: ClassVar[str] = "text"
+    words: ClassVar[str] = "words hashed into {0.buckets} columns"
+    gaps: ClassVar[tuple[str, ...]] = ("zero", "column")
     examples: ClassVar[tuple[str, ...]] = ("some words", "others")
     hints: ClassVar[tuple[str, ...]] = ("buckets = 256",)
 
@@ -712,10 +709,6 @@ class Text(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(self.name, "buckets", self.buckets, 2, 2**20)
-        self._require_one_of(("zero", "column"))
-
-    def _words(self) -> str:
-        return f"words hashed into {self.buckets} columns"
 
     def size(self, knots: int) -> int:
         """Return how many columns it becomes."""
@@ -739,6 +732,7 @@ class Target(Column):
     """
 
     word: ClassVar[str] = "target"
+    gaps: ClassVar[tuple[str, ...]] = ("refuse", "leave out")
     hints: ClassVar[tuple[str, ...]] = (
         'levels = ["no", "yes"]  # or, for a number, low = and high =; ordered = true for levels in an order',
         'missing = "leave out"  # where records without a target may be left out',
@@ -761,7 +755,6 @@ class Target(Column):
             self._set(kind="number" if self.levels is None else "category")
         if self.kind not in ("", "category", "number"):
             raise refuse(self.name, "a target is a category or a number", 'Write kind = "category".')
-        self._require_one_of(("refuse", "leave out"))
         other = self.levels if self.kind == "number" else (self.low, self.high)
         if other not in (None, (None, None)):
             raise refuse(
@@ -819,6 +812,7 @@ class Weight(Column):
     """How much a record counts: a survey weight, clipped to [0, ``high``]; a gap counts as zero."""
 
     word: ClassVar[str] = "weight"
+    words: ClassVar[str] = "{0.word} in [0, {0.high:g}]"
     stored: ClassVar[str] = NUMBER
     low: ClassVar[float] = 0.0
 
@@ -830,9 +824,6 @@ class Weight(Column):
         if not isinstance(self.high, (int, float)) or not 0.0 < float(self.high) < 1e100:
             raise refuse(self.name, "high is no number above 0", "Write the largest public value: high = 4.")
         self._set(high=float(self.high))
-
-    def _words(self) -> str:
-        return f"{self.word} in [0, {self.high:g}]"
 
 
 @dataclass(frozen=True)
