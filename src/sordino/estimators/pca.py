@@ -20,7 +20,7 @@ from sordino.execute.persons import SharedExecutor
 from sordino.kernel import public_generator
 from sordino.private_estimator import PrivateEstimator, Tabular, refuse_unknown_owners
 from sordino.problems.covariance import PcaProblem
-from sordino.runs import Ask, PrivacyReport, Stream, Task
+from sordino.runs import Ask, Stream, Task
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.methods import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
@@ -54,24 +54,14 @@ class PcaStream:
 
     def __init__(self, problem: PcaProblem, parts: int, ask: Ask, public: tuple[str, ...]) -> None:
         self._problem, self._solver = problem, StreamGauss.configure(problem, parts)
-        self._stream = Stream(ask, self._solver.plan(problem), parts, public, "PCA (stream)")
+        self.run = Stream(ask, self._solver.plan(problem), parts, public, "PCA (stream)")
         self._pooled = Pooled.empty(problem.features)
-
-    @property
-    def report(self) -> PrivacyReport:
-        """What the whole stream guarantees."""
-        return self._stream.report
-
-    @property
-    def chunks(self) -> int:
-        """How many chunks were taken."""
-        return self._stream.chunks
 
     def absorb(self, rows: Any) -> tuple[Principal, PcaProblem]:
         """Release the next chunk; return the axes so far and the problem they solve."""
-        curator = self._stream.feed(rows, self._problem.data_norm)
+        curator = self.run.feed(rows, self._problem.data_norm)
         self._pooled = self._solver.absorb(curator, self._problem, self._pooled, rows.shape[0])
-        self._stream.done()
+        self.run.done()
         seen = replace(self._problem, population=self._pooled.count)
         return self._solver.principal(self._pooled, seen), seen
 
@@ -257,7 +247,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
             first = f"{first} planned, and that of each chunk as it comes"
             self._stream = stream = PcaStream(problem, parts, budget, (first, *facts))
         found, problem = stream.absorb(X)
-        self.__dict__.update(self._finish(problem, found), privacy_=stream.report, n_iter_=stream.chunks)
+        run = stream.run
+        self.__dict__.update(self._finish(problem, found), privacy_=run.report, n_iter_=run.chunks)
         return self
 
     def __getstate__(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -68,14 +67,18 @@ class Candidates:
 
     def prices(self, grid: Sequence[dict[str, Any]]) -> tuple[Price, ...]:
         """Return what was paid for the schemas of all candidates: the choice among them rests on each."""
-        tried = _values(grid)
-        inside = [step.get_params().values() for step in (self.estimator, *tried) if _has_params(step)]
-        return pipeline.prices_for([*tried, *itertools.chain.from_iterable(inside)])
+        inside = (value for _, value in self._inside(grid))
+        return pipeline.prices_for([*(value for params in grid for value in params.values()), *inside])
+
+    def _inside(self, grid: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Yield the parameters of the estimator and of the estimators that are tried, with their names."""
+        for value in (self.estimator, *(value for params in grid for value in params.values())):
+            if hasattr(value, "get_params") and not isinstance(value, type):
+                yield from value.get_params().items()
 
     def refuse_ledgers(self, grid: Sequence[dict[str, Any]]) -> None:
         """Refuse a candidate with a ledger of its own, for a search that has none: nobody would book."""
-        inside = [step.get_params() for step in (self.estimator, *_values(grid)) if _has_params(step)]
-        for name, value in itertools.chain.from_iterable(params.items() for params in inside):
+        for name, value in self._inside(grid):
             if value is not None and name.rpartition("__")[2] == "ledger":
                 raise InvalidInputError(
                     f"Expected {name}=None in what a search without a ledger tries, got a ledger: the search "
@@ -126,11 +129,8 @@ class Candidates:
 
     def home(self, families: Sequence[Sequence[dict[str, Any]]]) -> tuple[int, int] | None:
         """Return where the estimator's own setting stands: its family and its place there; None elsewhere."""
-        for number, family in enumerate(families):
-            for place, params in enumerate(family):
-                if self._is_own(params):
-                    return number, place
-        return None
+        places = ((n, place) for n, family in enumerate(families) for place in range(len(family)))
+        return next((home for home in places if self._is_own(families[home[0]][home[1]])), None)
 
     def _is_own(self, params: dict[str, Any]) -> bool:
         """Tell whether a setting changes nothing; no penalty and one of weight 0 are the same."""
@@ -173,7 +173,7 @@ class Candidates:
             known = step.get_params(deep=False)
             own: dict[str, Any] = {"epsilon": budget.part(weight**2 / total), "delta": budget.delta}
             own |= {"relation": budget.relation.value, **_QUIET}
-            if labels is not None and "classes" in known and self._open(known):
+            if labels is not None and "classes" in known and _is_open(known):
                 own["classes"] = np.unique(labels)
             step.set_params(**{name: value for name, value in own.items() if name in known})
         return model
@@ -208,29 +208,21 @@ class Candidates:
 
     def open_classes(self, params: dict[str, Any]) -> bool:
         """Tell whether nobody declared the classes of a candidate."""
-        return self._open(final_step(self._set(params)).get_params(deep=False))
+        return _is_open(final_step(self._set(params)).get_params(deep=False))
 
     def report(self, model: Any) -> Any:
         """Return the guarantee of a fitted candidate."""
         own = getattr(model, "privacy_", None)
         return own if own is not None else pipeline.pipeline_privacy(model, assume_public=self.assume_public)
 
-    @staticmethod
-    def _open(known: dict[str, Any]) -> bool:
-        return known.get("classes") is None and known.get("schema") is None
+
+def _is_open(known: dict[str, Any]) -> bool:
+    return known.get("classes") is None and known.get("schema") is None
 
 
 def _penalties(model: Any) -> dict[str, Any]:
     known: dict[str, Any] = getattr(model, "_penalties", dict)()
     return {name: value for name, value in known.items() if value}
-
-
-def _values(grid: Sequence[dict[str, Any]]) -> list[Any]:
-    return [value for params in grid for value in params.values()]
-
-
-def _has_params(value: Any) -> bool:
-    return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def paid_steps(name: str, step: Any) -> Iterator[tuple[str, Any]]:
