@@ -262,7 +262,7 @@ def _curves(model: Any) -> list[Line]:
 
 def _of_last_class(shape: Any) -> tuple[Any, Any]:
     """Return an effect, of several classes the last one's, and twice its noise: nan where nobody knows it."""
-    many = shape.effect.ndim > len(shape.columns)
+    many = shape.effect.ndim > len(shape.at)
     effect = shape.effect[-1] if many else shape.effect
     noise = np.full(shape.effect.shape, np.nan) if shape.noise is None else 2.0 * np.asarray(shape.noise)
     return effect, noise[-1] if noise.ndim > effect.ndim else noise
