@@ -22,26 +22,33 @@ def scatter(images: Any, scales: int, angles: int, xp: Any) -> Any:
     if min(height, width) < unit:
         raise InvalidInputError(f"Expected images of at least {unit} pixels a side for {scales} scales.")
     rows, columns = _mirror(height, unit), _mirror(width, unit)
-    bank, fourier = _Bank((len(rows), len(columns)), scales, angles, xp, images), _fourier(xp)
+    sides, fourier = (len(rows), len(columns)), scipy_fft if xp is np else xp.fft  # SciPy's are quicker here
+
+    def filtered(spectrum: Any, values: np.ndarray) -> Any:
+        """Apply a filter in the library and the precision of the images."""
+        if xp is np:
+            return spectrum * values.astype(images.dtype)
+        return spectrum * xp.as_tensor(values, dtype=images.dtype, device=images.device)
+
+    def low(spectrum: Any, octave: int) -> Any:
+        """Return local averages on the coarsest grid, of images that were halved ``octave`` times."""
+        smooth = filtered(spectrum, _average(sides, scales, octave))
+        return fourier.ifft2(_fold(smooth, scales - octave)).real
+
     spectrum = fourier.fft2(images[:, rows][:, :, columns])
-    kept = [bank.low(spectrum, 0)]
+    kept = [low(spectrum, 0)]
     first = []
     for j in range(scales):
         for angle in range(angles):
-            u = abs(fourier.ifft2(_fold(spectrum * bank.wavelet(j, angle, 0), j)))
+            u = abs(fourier.ifft2(_fold(filtered(spectrum, _wavelet(sides, j, angle, angles, 0)), j)))
             first.append((j, fourier.fft2(u)))
-            kept.append(bank.low(first[-1][1], j))
+            kept.append(low(first[-1][1], j))
     for j, u in first:
         for k in range(j + 1, scales):
             for angle in range(angles):
-                v = abs(fourier.ifft2(_fold(u * bank.wavelet(k, angle, j), k - j)))
-                kept.append(bank.low(fourier.fft2(v), k))
+                v = abs(fourier.ifft2(_fold(filtered(u, _wavelet(sides, k, angle, angles, j)), k - j)))
+                kept.append(low(fourier.fft2(v), k))
     return xp.stack(kept, 1)[:, :, 1 : 1 + (height >> scales), 1 : 1 + (width >> scales)]
-
-
-def _fourier(xp: Any) -> Any:
-    """Return the transforms of a library; SciPy's are quicker than NumPy's on many small images."""
-    return scipy_fft if xp is np else xp.fft
 
 
 def _mirror(side: int, unit: int) -> list[int]:
@@ -60,27 +67,6 @@ def _fold(spectrum: Any, octaves: int) -> Any:
     height, width = (side // step for side in spectrum.shape[1:])
     blocks = [(i * height, j * width) for i in range(step) for j in range(step)]
     return sum(spectrum[:, i : i + height, j : j + width] for i, j in blocks) / step**2
-
-
-class _Bank:
-    """The filters at one size, in the library and the precision of the images."""
-
-    def __init__(self, sides: tuple[int, int], scales: int, angles: int, xp: Any, like: Any) -> None:
-        self._sides, self._scales, self._angles, self._xp, self._like = sides, scales, angles, xp, like
-
-    def wavelet(self, scale: int, angle: int, octave: int) -> Any:
-        """Return the wavelet of a scale and an angle for images that were halved ``octave`` times."""
-        return self._as(_wavelet(self._sides, scale, angle, self._angles, octave))
-
-    def low(self, spectrum: Any, octave: int) -> Any:
-        """Return local averages on the coarsest grid."""
-        smooth = spectrum * self._as(_average(self._sides, self._scales, octave))
-        return _fourier(self._xp).ifft2(_fold(smooth, self._scales - octave)).real
-
-    def _as(self, values: np.ndarray) -> Any:
-        if self._xp is np:
-            return values.astype(self._like.dtype)
-        return self._xp.as_tensor(values, dtype=self._like.dtype, device=self._like.device)
 
 
 @lru_cache(maxsize=512)
