@@ -236,9 +236,12 @@ def test_the_run_stands_beside_one_four_and_eight():
         return compare_attacks(sordino.mean(X[:, 0], epsilon=epsilon, delta=1e-6).privacy)
 
     assert [c["epsilon"] for c in at(2.0)] == ["1", "2", "4", "8"]
-    assert [c["epsilon"] for c in at(1.0)] == ["1", "4", "8"]
+    assert [c["epsilon"] for c in at(1.0)] == ["0.9998", "4", "8"]
     assert [bool(c["own"]) for c in at(1.0)] == [True, False, False]
     assert at(2.0)[0]["bet"] == "54.8 %"
+    page = report_html(sordino.mean(X[:, 0], epsilon=1.0, delta=1e-6))
+    assert "delta (1 in 1,000,000)" in page
+    assert "<b>0.000001</b>" in page
     above = replace(sordino.mean(X[:, 0], epsilon=1.0, delta=1e-6).privacy, epsilon=1.0001)
     assert [c["epsilon"] for c in compare_attacks(above)] == ["1", "1.001", "4", "8"]  # not taken for 1
 

@@ -105,15 +105,14 @@ def fit(data: str, **chosen: Any) -> None:
 
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
-    from sordino.cli.rows import memory_for_rows, owners_in
+    from sordino.cli.rows import memory_for_rows
     from sordino.estimators.metrics import outlook
 
     begun, memory = run_of(data), memory_for_rows(chosen["memory"])
     budget = shared.take_budget(chosen)
     rows, model = _prepare(shared.data_file(data, chosen), chosen, budget, memory)
-    if getattr(model, "schema", None) is not None:
-        count = int(owners_in(rows.X, getattr(model.schema.person, "name", None)).max(initial=0)) + 1
-        click.echo(outlook(model.schema, count, float(budget["epsilon"])), err=True)
+    if (schema := getattr(model, "schema", None)) is not None:
+        click.echo(outlook(schema, _count_protected(rows, schema)[0], float(budget["epsilon"])), err=True)
     model.fit(rows.X, rows.y, groups=rows.groups)
     deliver(model, begun, chosen, budget)
 
@@ -175,13 +174,13 @@ def tune(
 
 def _count_protected(rows: Any, schema: Any) -> tuple[int, str]:
     """Return how many are protected, and what one of them is: a person where owners are known."""
+    from sordino.cli.rows import owners_in
     from sordino.execute.persons import number_owners
 
-    n, owners = rows.X.shape[0], None if rows.groups is None else number_owners(rows.groups)
-    if schema is not None:
-        frame = schema.checked(rows.X, target=True)  # without those that are left out
-        n, owners = frame.rows, schema.persons(frame)
-    return (n, "record") if owners is None else (int(owners.max(initial=-1)) + 1, "person")
+    if (person := getattr(getattr(schema, "person", None), "name", None)) is None and rows.groups is None:
+        return rows.X.shape[0], "record"
+    owners = owners_in(rows.X, person) if rows.groups is None else number_owners(rows.groups)
+    return int(owners.max(initial=0)) + 1, "person"
 
 
 def _prepare(

@@ -144,7 +144,7 @@ def check(schema: Path, data: str | None, **how: Any) -> None:
         if shares is not None:
             _tell_shares(shares)
         learns = data or "DATA"
-        if data is not None and data != "-" and found.target is not None and not _is_part(data):
+        if data is not None and data != "-" and found.target is not None and "train" not in Path(data).name:
             # a fit of the whole file would leave no records that judge it
             ending, name = shared.split_ending(file), said["dataset"] or Path(data).name.partition(".")[0]
             learns, judges = (f"{name}-{part}.{ending}" for part in ("train", "test"))
@@ -184,11 +184,6 @@ def _tell_shares(shares: Any) -> None:
 
 
 _OF_FITS = ("delta", "relation", "ledger", "dataset")
-
-
-def _is_part(data: str) -> bool:
-    """Tell whether a file is called as `split` calls what a model learns from."""
-    return "train" in Path(data).name
 
 
 def _warn_of_target(found: Schema) -> None:

@@ -416,7 +416,8 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
         if isinstance(report, PrivacyReport):
             paid, booking = confirm(report)
             found = Standing.of(paid, booking, part)
-            spent = f"epsilon {at_most(report.epsilon)}, delta {at_most(report.delta)} per {report.unit}"
+            delta = plain_number(float(at_most(report.delta)))
+            spent = f"epsilon {at_most(report.epsilon)}, delta {delta} per {report.unit}"
             told = f"{spent}; {found.line}{', once for all groups' * bool(parts)}"
             lines[0] |= {"doubts": found.doubts, "weak": found.weak}
             lines[0]["caution"] = report.warning and f"{part}: {report.warning}"
@@ -608,14 +609,14 @@ def compare_attacks(report: PrivacyReport) -> list[dict[str, str]]:
 
     return [
         {
-            "epsilon": at_most(epsilon),
-            "own": "yes" if epsilon == own else "",
-            "strength": report.strength if epsilon == own else strength(epsilon),
+            "epsilon": at_most(epsilon if at == own else at),
+            "own": "yes" if at == own else "",
+            "strength": report.strength if at == own else strength(at),
             "bet": percent(guess(curve)),
             "found": percent(curve.true_positive_rate(0.01)),
             "harm": "any chance" if harm(curve) >= 1 else f"{at_most(1000 * harm(curve), 3)} in 1,000",
         }
-        for epsilon, curve in sorted(curves.items())
+        for at, curve in sorted(curves.items())
     ]
 
 
