@@ -223,7 +223,9 @@ class Pace:
         """Return the step from a point with this gradient."""
         if self.earlier is not None:
             moved, changed = point - self.earlier[0], gradient - self.earlier[1]
-            self.curvature = max(self.curvature, self._curvature_between(moved, changed, self.earlier[2]))
+            length, along = float(np.square(moved).sum()), float((moved * changed).sum())
+            along -= self.earlier[2] * self.energy
+            self.curvature = max(self.curvature, along / length if length > 0 else 0.0)
         step = min(self.largest, self.first * 2.0 ** min(self.taken, 100))
         step = min(step, 1.0 / self.curvature) if self.curvature > 0 else step
         self.earlier, self.taken = (point, gradient, step), self.taken + 1
@@ -232,10 +234,6 @@ class Pace:
     def move(self, point: Floats, gradient: Floats) -> Floats:
         """Return the move from a point with this gradient."""
         return self.after(point, gradient) * gradient
-
-    def _curvature_between(self, moved: Floats, changed: Floats, step: float) -> float:
-        length = float(np.square(moved).sum())
-        return (float((moved * changed).sum()) - step * self.energy) / length if length > 0 else 0.0
 
 
 # A margin of logistic regression at which its slope is one or zero, and one by which it is moved to see how
