@@ -54,7 +54,7 @@ def test_filled_rows_and_rows_of_factor_zero_are_not_read():
 def test_a_factor_below_the_normal_numbers_becomes_zero():
     rows = torch.full((1, 4), 5e18)
     assert float(row_factors(rows, 1e-18)) > 0
-    contributions = Contributions(rows)
+    contributions = Contributions(rows, join=torch.cat)
     contributions.add_rows(rows)
     assert float(contributions.factors(2.0**-60)) > 0
     contributions._rows[0] = torch.full((1, 1), 1e40, dtype=torch.float64)
@@ -97,7 +97,7 @@ def exact(a, g):
 @CASES
 def test_gram_norms_are_bounds_from_above(places, inputs, outputs, seed, cancelling):
     a, g = records(places, inputs, outputs, seed, cancelling)
-    found = Contributions(a)
+    found = Contributions(a, join=torch.cat)
     found.add_products(a, g)
     true, (squared, blurred, _) = exact(a, g).norm(dim=1), found.bounds()
     assert bool((squared.sqrt() * (1 + 2 * found._short) >= true).all())
@@ -133,7 +133,7 @@ def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, s
     real = clip_tensors._products
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clip_tensors, "_products", lambda v, multiply: real(rounded(v, bits)))
-        found = Contributions(a, p)
+        found = Contributions(a, p, torch.cat)
         found.add_products(a, g)
     factors = found.factors(0.3)[:, None, None, None]
     summed = exact(rounded(a, bits), rounded(factors * g, bits))
@@ -150,7 +150,7 @@ def test_products_that_cut_stay_below_the_clip_if_they_are_scaled(places, inputs
         short = (values.view(torch.int32) & -(1 << 13)).view(torch.float32).double()
         return (short @ short.transpose(-1, -2) / (1 - 2.0**-11) ** 2).float()
 
-    found = Contributions(a, INPUTS["tf32"], None, cut)
+    found = Contributions(a, INPUTS["tf32"], torch.cat, cut)
     found.add_products(a, g)
     factors = found.factors(0.3)[:, None, None, None]
     assert float(exact(rounded(a, 10), rounded(factors * g, 10)).norm(dim=1).max()) <= 0.3
@@ -167,7 +167,7 @@ def test_halves_stay_below_the_clip_where_units_truncate(places, inputs, outputs
         lost = left.shape[-1] * 2.0**-23 * (left.double().abs() @ right.double().abs())
         return (left.double() @ right.double() - lost).float()
 
-    found = Contributions(a.float(), 0.0, None, truncated)
+    found = Contributions(a.float(), 0.0, torch.cat, truncated)
     found.add_products(a, g)
     factors = found.factors(0.3)[:, None, None, None]
     summed = exact(a.float(), (factors * g.float()).bfloat16().float()).norm(dim=1)
@@ -179,7 +179,7 @@ def test_halves_are_bounded_only_if_the_clip_knows_of_them():
     a, g, clip = torch.ones(1, 1, 2, 64).bfloat16(), torch.ones(1, 1, 2, 8).bfloat16(), 0.3
     a[0, 0, 1], over = a[0, 0, 1] / 2, []
     for part in ((a, g), (a.float(), g.float())):
-        found = Contributions(a.float())
+        found = Contributions(a.float(), join=torch.cat)
         found.add_products(*part)
         for step in range(50):
             factors = found.factors(clip * (1 + step / 50))
@@ -194,7 +194,7 @@ def test_a_coarse_product_is_bounded_only_if_the_clip_knows_of_it(p, holds):
     """The twin is told that products are float32: 1.0038 and -1.0138 are rounded apart."""
     a = 1e4 * torch.tensor([1.0038, -1.0138])[None, None, :, None].expand(1, 1, 2, 200)
     g = torch.ones(1, 1, 2, 40)
-    found = Contributions(a, p)
+    found = Contributions(a, p, torch.cat)
     found.add_products(a, g)
     summed = exact(rounded(a / 1e4, 7), rounded(found.factors(0.3) * g, 7)) * 1e4
     assert (float(summed.norm()) <= 0.3) is holds
@@ -202,7 +202,7 @@ def test_a_coarse_product_is_bounded_only_if_the_clip_knows_of_it(p, holds):
 
 def test_what_a_machine_may_flush_is_taken_off_a_small_clip():
     a, g = torch.full((1, 1, 1, 12), 1e18), torch.full((1, 1, 1, 7), 1e-15)
-    clip, found = clip_tensors.LEAST_CLIP, Contributions(a)
+    clip, found = clip_tensors.LEAST_CLIP, Contributions(a, join=torch.cat)
     found.add_products(a, g)
     norm, lost = float(exact(a, g).norm()), 2.0**-126 * math.sqrt(7) * float(a.double().norm())
     assert lost > 0.05 * clip
@@ -211,7 +211,7 @@ def test_what_a_machine_may_flush_is_taken_off_a_small_clip():
 
 def test_what_the_sum_of_positions_blurs_is_added_to_the_norm():
     a, g = records(2, 64, 8, 0, 1e-6)
-    a, found = 1e6 * a, Contributions(a)
+    a, found = 1e6 * a, Contributions(a, join=torch.cat)
     found.add_products(a, g)
     reach = (a.double().norm(dim=3) * g.double().norm(dim=3)).sum(dim=2).norm(dim=1)
     bounded = found.factors(0.3) * (found.bounds()[0].sqrt() + 4 * clip_tensors.UNIT * reach)
@@ -220,7 +220,7 @@ def test_what_the_sum_of_positions_blurs_is_added_to_the_norm():
 
 def test_positions_whose_squares_overflow_are_bounded_by_their_reach():
     a, g = torch.full((1, 1, 2, 12), 1e17), torch.full((1, 1, 2, 7), 1e-10)
-    found = Contributions(a)
+    found = Contributions(a, join=torch.cat)
     found.add_products(a, g)
     norm = float(exact(a, g).norm())
     assert 0.99 * 0.3 <= float(found.factors(0.3)) * norm <= 0.3
@@ -230,7 +230,7 @@ def test_matrices_whose_squares_overflow_are_bounded_by_their_traces():
     generator = torch.Generator().manual_seed(0)
     a, g = (torch.randn(4, 1, 3, 12, generator=generator) for _ in range(2))
     a, g = 1e11 * a, 1e-3 * g  # products of 1e23, whose squares are beyond float32
-    found = Contributions(a)
+    found = Contributions(a, join=torch.cat)
     found.add_products(a, g)
     shares = found.factors(0.3) * exact(a, g).norm(dim=1)
     assert bool((shares <= 0.3).all())
@@ -242,7 +242,7 @@ def test_what_several_layers_read_is_multiplied_once_and_counts_for_each(monkeyp
     h = torch.randn_like(g)
     real, calls = clip_tensors._products, []
     monkeypatch.setattr(clip_tensors, "_products", lambda v, multiply: calls.append(v) or real(v))
-    found = Contributions(a)
+    found = Contributions(a, join=torch.cat)
     for slopes in (g, h, g + h):
         found.add_products(a.view_as(a), slopes)
     true = torch.cat([exact(a, slopes) for slopes in (g, h, g + h)], dim=1).norm(dim=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, ClassVar, TypeAlias
 
@@ -304,11 +304,7 @@ def is_sparse(matrix: Any) -> bool:
 
 def look_up(table: Floats, codes: Any) -> Any:
     """Return the entry of a public table for each code."""
-    return codes.map(_entries, table) if isinstance(codes, HeldColumn) else table[codes]
-
-
-def _entries(codes: Any, table: Floats) -> Floats:
-    return table[codes]
+    return codes.map(partial(np.take, table)) if isinstance(codes, HeldColumn) else table[codes]
 
 
 def hold(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:

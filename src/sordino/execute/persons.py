@@ -356,7 +356,11 @@ def number_owners(groups: Any) -> Ints:
     neighbouring integers beyond 2^53 too: leaving one out would move an answer twice as far as claimed.
     """
     refuse_unreadable(groups)
-    labels = _as_labels(groups)
+    if isinstance(groups, (list, tuple)):  # NumPy would make floats of large integers, rows of tuples
+        labels = np.fromiter(groups, dtype=object, count=len(groups))
+    else:
+        exact = isinstance(getattr(groups, "dtype", np.dtype(object)), np.dtype)
+        labels = np.asarray(groups, dtype=None if exact or not hasattr(groups, "array") else object)
     if labels.ndim != 1:
         raise InvalidInputError(f"Expected one group per record, got shape {labels.shape}.")
     if labels.dtype.kind in "biufcmMSU":
@@ -375,14 +379,6 @@ def number_owners(groups: Any) -> Ints:
         ) from None
     _check_distinct(list(known))
     return numbers
-
-
-def _as_labels(groups: Any) -> NDArray[Any]:
-    """Return the labels in an array that holds each of them exactly."""
-    if isinstance(groups, (list, tuple)):  # NumPy would make floats of large integers, rows of tuples
-        return np.fromiter(groups, dtype=object, count=len(groups))
-    exact = isinstance(getattr(groups, "dtype", np.dtype(object)), np.dtype)
-    return np.asarray(groups) if exact or not hasattr(groups, "array") else np.asarray(groups, dtype=object)
 
 
 def _check_distinct(labels: list[Any]) -> None:

@@ -350,22 +350,6 @@ class Remaining:
     fraction: float
 
 
-def spent_of(account: Account) -> Spent:
-    """Return what is booked on an account."""
-    if account.count == 0:
-        return Spent(0.0, 0.0, 0.0, account.mode, 0)
-    if account.mode is FilterMode.BASIC:
-        epsilon, delta = float(account.epsilon), float(account.delta)
-    else:
-        epsilon, delta = account.filter.reading(account.renyi), account.policy.delta
-    return Spent(epsilon, delta, account.fraction, account.mode, account.count)
-
-
-def remaining_of(account: Account) -> Remaining:
-    """Return what can still be booked on an account."""
-    return Remaining(*account.left(account.policy.delta), 1 - account.fraction)
-
-
 class Ledger:
     """Budgets of data sets and the history of what was asked of them.
 
@@ -792,11 +776,16 @@ class Ledger:
         with self._store.transaction(write=False) as store:
             account = store.dataset(name(dataset_id, "dataset_id")).account
             ((lines,),) = store.execute(query, (name(dataset_id, "dataset_id"), _NOTHING))
-        return replace(spent_of(account), reservations=account.count - int(lines))
+        if account.mode is FilterMode.RENYI:
+            booked = account.filter.reading(account.renyi), account.policy.delta
+        else:
+            booked = float(account.epsilon), float(account.delta)
+        return Spent(*booked, account.fraction, account.mode, account.count - int(lines))
 
     def remaining(self, dataset_id: str) -> Remaining:
         """Return what can still be booked."""
-        return remaining_of(self.account(dataset_id))
+        account = self.account(dataset_id)
+        return Remaining(*account.left(account.policy.delta), 1 - account.fraction)
 
     def nonadaptive(self, dataset_id: str, delta: float | None = None) -> Certificate:
         """Return the tight figure of everything booked, as if it had been planned in one go.
@@ -860,9 +849,9 @@ class Ledger:
         rows = []
         for one in self.datasets():
             account = self.account(one)
-            policy, spent, left = account.policy, spent_of(account), remaining_of(account)
+            policy, (left, _) = account.policy, account.left(account.policy.delta)
             budget = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
-            rows.append((*budget, f"{spent.fraction:.1%}", at_least(left.epsilon)))
+            rows.append((*budget, f"{account.fraction:.1%}", at_least(left)))
         titles = ("data set", "epsilon", "delta", "per", "spent", "one more plan may cost epsilon")
         return html_table(titles, rows)
 

@@ -17,7 +17,7 @@ from sordino.errors import LedgerCorruptError, RoleError, SordinoError
 from sordino.kernel.events import compose_events
 from sordino.ledger import BudgetPolicy, Entry, Ledger
 from sordino.ledger.account import Account, FilterMode
-from sordino.ledger.ledger import booked_for, remaining_of
+from sordino.ledger.ledger import booked_for
 from sordino.ledger.store import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
@@ -53,7 +53,7 @@ class Step:
     @property
     def epsilon_left(self) -> float:
         """What one more plan may cost."""
-        return remaining_of(self.account).epsilon
+        return self.account.left(self.account.policy.delta)[0]
 
     @property
     def share(self) -> float:

@@ -61,7 +61,7 @@ class Contributions:
     ----------
     batch : a float32 tensor with one row for each record; only its length and its device are read.
     inputs : how far a matrix product rounds what goes into it (p above).
-    join : ``torch.cat``, which is one operation; without it each column is copied.
+    join : ``torch.cat``; only rows alone need none.
     gram : ``values values^T`` in float32, of halves too; without it halves are made float32 first.
     """
 
@@ -172,7 +172,8 @@ class Contributions:
     def _alone(self) -> tuple[Tensor, Tensor]:
         """Return the squared norms of rows and of single products, and those of the inputs of the latter."""
         left, right = [a for a, _ in self._pairs], [g for _, g in self._pairs]
-        squares = _join([*self._rows, *left, *right], self.join).square()
+        columns = [*self._rows, *left, *right]
+        squares = (columns[0] if self.join is None else self.join(columns, 1)).square()
         squares = squares + self._lost if self._lost else squares
         count = sum(a.shape[1] for a in left)
         rows, a, g = squares.split([squares.shape[1] - 2 * count, count, count], dim=1)
@@ -211,7 +212,7 @@ class _Grams:
 
     def bounds(self, join: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Return the sums over the layers of bounds of ||v||^2, of r^2, and of X."""
-        noted = _join([column for kind in zip(*self.columns, strict=True) for column in kind], join)
+        noted = join([column for kind in zip(*self.columns, strict=True) for column in kind], 1)
         count = noted.shape[1] // 6
         both, reach, sizes, squares = noted.split([count, count, 2 * count, 2 * count], dim=1)
         e, rounds = self.error * (1 + 2 * self.error), _ROOM * _product(self.places + 8, 0.0)
@@ -273,16 +274,6 @@ def _products(values: Tensor, gram: Any = None) -> Tensor:
         added = part @ part.transpose(-1, -2) if gram is None else gram(part)
         total = added if total is None else total + added
     return total
-
-
-def _join(columns: list[Tensor], join: Any) -> Tensor:
-    """Return the columns side by side."""
-    if join is not None:
-        return join(columns, 1)
-    out = columns[0].new_empty(len(columns[0]), sum(c.shape[1] for c in columns))
-    for part, column in zip(out.split([c.shape[1] for c in columns], 1), columns, strict=True):
-        part.copy_(column)
-    return out
 
 
 def _product(length: int, inputs: float) -> float:
