@@ -9,7 +9,7 @@ from scipy import sparse
 import sordino
 from sordino.execute import LocalExecutor
 from sordino.execute.dask import spread
-from sordino.execute.local import PartedExecutor, fold, part_sum
+from sordino.execute.local import fold, in_parts, part_sum, total
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +23,24 @@ def cluster():
         yield client
 
 
-class InProcess(PartedExecutor):
+class InProcess:
     """The parts without a cluster: what the answers of a cluster have to equal, bit for bit."""
 
     def __init__(self, parts, groups=None):
-        super().__init__(
-            [part.population for part in parts], parts[0].offer.records == "sparse rows", "parts", ""
-        )
         self.parts, self.groups = parts, groups or [range(len(parts))]
+        self.sizes = tuple(part.population for part in parts)
+        self.population = sum(self.sizes)
+        self.offer = in_parts(parts[0].offer.records == "sparse rows", "parts", "", self.sizes)
 
-    def _branches(self, question, shares):
-        count = len(self.parts)
-        return [
-            fold({(0, i): part_sum(self.parts[i], question, shares[i]) for i in group}, count)
-            for group in self.groups
-        ]
+    def total(self, question, batch):
+        count, shares = len(self.parts), batch.shares
+        return total(
+            [
+                fold({(0, i): part_sum(self.parts[i], question, shares[i]) for i in group}, count)
+                for group in self.groups
+            ],
+            count,
+        )
 
 
 def cut(values, edges):

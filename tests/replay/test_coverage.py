@@ -46,7 +46,6 @@ REACHED = {
 }
 # Executors without a row here, and why.
 APART = {
-    "PartedExecutor": "the base of those on clusters",
     "MarkedPart": "a part of an executor on a cluster",
     "PartiesExecutor": "the integers and the noise of SimulatedParties; tests/parties compares the two",
     "ShardedExecutor": "a part of a training in several processes, which tests/nn/test_shards.py starts",

@@ -22,8 +22,8 @@ from sordino.errors import InvalidInputError, PlanError, UnsupportedError, Worke
 from sordino.execute import dask_worker as worker
 from sordino.execute.cluster import current_client
 from sordino.execute.dask_worker import Facts, Failed, Job, Kept, Reply, Round, Steps
-from sordino.execute.local import Held, HeldColumn, Nodes, PartedExecutor
-from sordino.kernel import Question, SparseVector
+from sordino.execute.local import Held, HeldColumn, Nodes, in_parts, total
+from sordino.kernel import Batch, Question, SparseVector
 from sordino.kernel.events import Share
 
 _REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."
@@ -36,7 +36,7 @@ _numbers = itertools.count()
 _last_words = set[Any]()  # to workers that are to stop; a loop by itself may forget what it is to send
 
 
-class DaskExecutor(PartedExecutor):
+class DaskExecutor:
     """Answers releases with one message to each worker, which adds up all parts that lie there.
 
     Parameters
@@ -45,13 +45,17 @@ class DaskExecutor(PartedExecutor):
     parts : futures of the parts, which Dask reads again when they are lost.
     found : the number of records of each part, and its mark.
 
-    **Privacy.** Workers and scheduler are trusted: they see records, keys of batches and exact sums.
+    **Privacy.** Workers and scheduler are trusted: they see records, keys of batches and exact sums. These
+    come to this process and nowhere else; the curator adds the noise once, after all parts have entered their
+    sum exactly once. Each part draws its rows of a batch from a key that the curator drew for this release,
+    position and part: a task that is run again draws the same ones.
     """
 
     def __init__(self, cluster: Any, parts: Sequence[Any], found: Sequence[tuple[int, int]], sparse: bool):
         self._cluster, self._parts = cluster, list(parts)
-        self._marks = [mark for _, mark in found]
-        super().__init__([size for size, _ in found], sparse, "rows on the workers of a cluster", _REMEDY)
+        self.sizes, self._marks = tuple(size for size, _ in found), [mark for _, mark in found]
+        self.population = sum(self.sizes)
+        self.offer = in_parts(sparse, "rows on the workers of a cluster", _REMEDY, self.sizes)
         self._kept: list[tuple[Any, Kept]] = []
         self._bytes, self._signed = 0, monotonic()
         self._groups = self._locate()
@@ -72,6 +76,10 @@ class DaskExecutor(PartedExecutor):
         except OSError:
             return False
         return True
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact sum over a batch, of sums of parts that together hold each part once."""
+        return total(self._branches(question, batch.shares), len(self.sizes))
 
     def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
         found: list[Nodes] = []

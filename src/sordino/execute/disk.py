@@ -22,7 +22,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
-from sordino.execute.local import CSR, DENSE, Held, LocalExecutor, Nodes, fold, in_parts, total
+from sordino.execute.local import Held, LocalExecutor, Nodes, fold, in_parts, total
 from sordino.execute.records import LocalRecords, LocalView, places_of, same_map
 from sordino.kernel import Batch, Disjoint, Question, Release
 from sordino.kernel.arrays import Ints, compile_with_cache
@@ -145,7 +145,7 @@ class DiskExecutor:
         self, rows: DiskMatrix, targets: Any, data_norm: float | None, intercept: float, weights: Any
     ) -> None:
         self.population = rows.shape[0]
-        self.offer = in_parts(CSR if rows.sparse else DENSE, "rows on a disk", _REMEDY)
+        self.offer = in_parts(rows.sparse, "rows on a disk", _REMEDY)
         self._rows, self._targets, self._weights = rows, targets, weights
         self._norm, self._intercept = data_norm, intercept
         self._kept = Kept(rows.memory - SHARE * rows.block_bytes)

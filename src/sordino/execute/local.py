@@ -440,42 +440,18 @@ def add_answers(one: Any, other: Any) -> Any:
     return one + other
 
 
-def in_parts(offer: Offer, records: str, remedy: str) -> Offer:
+def in_parts(sparse: bool, records: str, remedy: str, parts: tuple[int, ...] = ()) -> Offer:
     """Return what records in parts offer, of what they would offer in one place."""
+    offer = CSR if sparse else DENSE
     return replace(
         offer,
         records=records,
+        parts=parts,
         operations=tuple(kind for kind in offer.operations if kind is not Parts),
         samplings=(Full, Poisson, FixedSize, Disjoint),
         in_parts=True,
         remedy=remedy,
     )
-
-
-class PartedExecutor:
-    """What executors over parts share; a subclass says how the parts are asked.
-
-    Parameters
-    ----------
-    sizes : the numbers of records of the parts, in order.
-    sparse : whether rows are sparse.
-    records, remedy : what lies where, and what a user can do instead, in words for an error.
-
-    **Privacy.** The exact sums of the parts come to this process and nowhere else; the curator adds the noise
-    once, after all parts have entered their sum exactly once. Each part draws its rows of a batch from a key
-    that the curator drew for this release, position and part: a task that is run again draws the same ones.
-    """
-
-    def __init__(self, sizes: Sequence[int], sparse: bool, records: str, remedy: str) -> None:
-        self.sizes, self.population = tuple(sizes), sum(sizes)
-        self.offer = replace(in_parts(CSR if sparse else DENSE, records, remedy), parts=self.sizes)
-
-    def total(self, question: Question, batch: Batch) -> Any:
-        return total(self._branches(question, batch.shares), len(self.sizes))
-
-    def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
-        """Return sums of parts that together hold each part once."""
-        raise NotImplementedError
 
 
 def part_sum(part: LocalExecutor, question: Question, share: Share) -> Any:
