@@ -230,9 +230,8 @@ def play(
     seed : of noise and batches, question by question; None listens only, for what no replay is compared with.
     forced : a unit that is in every batch.
     """
-    tape = Tape(script, absent, seed, forced)
-    out = Recording(tape.questions, tape.plans, tape.trials, tape.persons)
-    shown = io.StringIO()
+    tape, shown = Tape(script, absent, seed, forced), io.StringIO()
+    out = tape.heard
     known = contextlib.nullcontext() if seed is None else seeded_noise_not_private(seed)
     with (
         warnings.catch_warnings(record=True) as said,
@@ -263,10 +262,8 @@ class Tape:
     ) -> None:
         self.script, self.absent, self.seed, self.forced = script, absent, seed, forced
         self.facts: Callable[[Any], Facts] = facts_of if seed is not None else lambda value: ()
-        self.questions: list[Heard] = []
-        self.plans: list[Plan] = []
-        self.trials: list[Plan] = []
-        self.persons: list[tuple[int, int]] = []
+        self.heard = Recording([], [], [])
+        self.questions = self.heard.questions
         self.population: int | None = None  # that of the first plan: the absent unit is one of those
         self.batch: Any = None  # rows that batches leave out now
         self.drawn = True  # whether the absent unit would be in the batch of now
@@ -304,18 +301,18 @@ class Listener:
         tape.population = inner.population if tape.population is None else tape.population
         self._tape, self._plan, self._kind, self._left_out = tape, plan, type(inner).__name__, None
         if getattr(inner, "groups", None) is not None:
-            tape.persons.append((inner.local.population, inner.population))
+            tape.heard.persons.append((inner.local.population, inner.population))
         elif getattr(inner, "owners", None) is not None:  # of a network
-            tape.persons.append((inner.records_held, inner.population))
+            tape.heard.persons.append((inner.records_held, inner.population))
         if tape.absent is not None and inner.population == tape.population:
             found = without(inner, tape.absent)
             self._left_out = tape.absent.rows(inner.population) if found is None else None
             inner = inner if found is None else found
         self._inner = inner
         self._known: dict[str, Facts] = {}
-        tape.plans.append(plan)
+        tape.heard.plans.append(plan)
         if enclosing() is not None:  # a trial: its number is secret, and its price is that of the search
-            tape.trials.append(plan)
+            tape.heard.trials.append(plan)
 
     @property
     def population(self) -> int:

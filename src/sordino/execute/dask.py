@@ -418,7 +418,15 @@ class Spread(Held):
     def column(self, values: Any, encode: Any = None) -> SpreadColumn:
         if isinstance(values, SpreadColumn):
             return values
-        blocks = self._column_blocks(values)
+        if isinstance(values, dask.array.Array) and not np.isnan(sum(values.chunks[0])):
+            self._check_rows(values.shape)
+            values = values.rechunk({0: self.sizes}) if values.chunks[0] != self.sizes else values
+        if type(values).__module__.partition(".")[0] == "dask" or _is_blocks(values):
+            blocks: Sequence[Any] = blocks_of(values)
+        else:
+            here = np.asarray(values)
+            self._check_rows(here.shape)
+            blocks = np.split(here, np.cumsum(self.sizes)[:-1])
         if len(blocks) != len(self.sizes):
             raise InvalidInputError(
                 f"Expected one block of values for each of {len(self.sizes)} blocks of X, got {len(blocks)}."
@@ -429,16 +437,6 @@ class Spread(Held):
             raise InvalidInputError("Expected one value per row in each block, got blocks of other lengths.")
         self._sources.extend(blocks)
         return SpreadColumn(self._cluster, self.shape[0], ((tuple(stored), ()),), {f.kind for f in facts})
-
-    def _column_blocks(self, values: Any) -> Sequence[Any]:
-        if isinstance(values, dask.array.Array) and not np.isnan(sum(values.chunks[0])):
-            self._check_rows(values.shape)
-            values = values.rechunk({0: self.sizes}) if values.chunks[0] != self.sizes else values
-        if type(values).__module__.partition(".")[0] == "dask" or _is_blocks(values):
-            return blocks_of(values)
-        here = np.asarray(values)
-        self._check_rows(here.shape)
-        return np.split(here, np.cumsum(self.sizes)[:-1])
 
     def _check_rows(self, shape: tuple[int, ...]) -> None:
         if shape[:1] != self.shape[:1]:

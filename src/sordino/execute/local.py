@@ -57,10 +57,7 @@ class LocalExecutor:
     data_norm: float | None = 1.0
     intercept: float = 0.0
     weights: Floats | None = field(repr=False, default=None)
-    _norms: Any = field(init=False, repr=False)
-    _lengths: Any = field(init=False, repr=False)
-    _scale: Any = field(init=False, repr=False)
-    _all: Any = field(init=False, repr=False, default=None)
+    _all: LocalRecords = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.data_norm is not None:
@@ -75,13 +72,16 @@ class LocalExecutor:
         # A record that is not finite becomes a zero row, norm and target nan: it contributes zero.
         good = np.isfinite(lengths) & np.isfinite(targets)
         stored, lengths = np.where(good, stored, 0.0), np.where(good, lengths, np.nan)
-        kept = (stored == 1.0).all()
-        object.__setattr__(self, "matrix", matrix if kept else clip.shorten_rows(matrix, stored))
-        object.__setattr__(self, "targets", np.where(good, targets, np.nan))
-        object.__setattr__(self, "_scale", scale)
-        object.__setattr__(self, "_lengths", lengths)
+        matrix = matrix if (stored == 1.0).all() else clip.shorten_rows(matrix, stored)
+        targets = np.where(good, targets, np.nan)
         norms = clip.joint_norms([lengths, abs(self.intercept)]) if self.intercept else lengths
-        object.__setattr__(self, "_norms", norms)
+        facts: Any = matrix, targets, norms, scale, self.intercept, int(matrix.shape[1])
+        more: dict[str, Any] = {"weights": self.weights, "row_norms": lengths}
+        kind: type[LocalRecords] = DenseRecords
+        if sparse.issparse(matrix):
+            kind, more["rows"] = CsrRecords, np.arange(matrix.shape[0])
+        for name, value in (("matrix", matrix), ("targets", targets), ("_all", kind(*facts, **more))):
+            object.__setattr__(self, name, value)
 
     @property
     def population(self) -> int:
@@ -97,9 +97,7 @@ class LocalExecutor:
 
     def records(self, rows: Ints | None, lazy: bool = False) -> Any:
         """Return the rows with the operations of queries; for queries only."""
-        if rows is None and self._all is None:
-            object.__setattr__(self, "_all", self._records(None))
-        base: LocalRecords = self._all if rows is None else self._records(rows)
+        base = self._all if rows is None else self._all.subset(rows)
         if not lazy or not isinstance(base, CsrRecords):
             return base
         # Both paths have the same law, so this may look at the batch: only the run time tells.
@@ -107,23 +105,6 @@ class LocalExecutor:
         entries = x.nnz if rows is None else rows.size * (x.nnz / max(1, x.shape[0]))
         ratio = LAZY_RATIO / 2 if rows is None else LAZY_RATIO  # all rows are laid out once, not at each step
         return LazyRecords(base) if x.shape[1] > ratio * entries else base
-
-    def _records(self, rows: Ints | None) -> LocalRecords:
-        pick = slice(None) if rows is None else rows
-        targets: Any = self.targets  # never None once the executor is made
-        facts: dict[str, Any] = {
-            "targets": targets[pick],
-            "norms": self._norms[pick],
-            "scale": self._scale[pick],
-            "intercept": self.intercept,
-            "features": int(self.matrix.shape[1]),
-            "weights": None if self.weights is None else self.weights[pick],
-            "row_norms": self._lengths[pick],
-            "positions": rows,
-        }
-        if not sparse.issparse(self.matrix):
-            return DenseRecords(self.matrix[pick], **facts)
-        return CsrRecords(self.matrix, **facts, rows=np.arange(self.population) if rows is None else rows)
 
 
 def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Floats]:

@@ -91,6 +91,10 @@ class LocalRecords:
         """Add the sum of coefficients times stored rows to ``out``."""
         raise NotImplementedError
 
+    def _add_all(self, coefficients: Floats, out: Floats) -> None:
+        """Add the sums of clipped rows times several coefficients each, one row per output, to ``out``."""
+        raise NotImplementedError
+
     def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
         """Add the sum of ``|c_i x_i|``, or of its squares, entry by entry."""
         raise NotImplementedError
@@ -143,12 +147,13 @@ class LocalRecords:
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i``, one row per output for several coefficients per record."""
+        out = np.zeros((*coefficients.shape[1:], self.columns))
         if coefficients.ndim == 2:
-            return np.stack([self.weighted_sum(c) for c in coefficients.T])
-        out = np.zeros(self.columns)
-        self._add(clip.scale_down(coefficients, self.scale), out[: self.features])
+            self._add_all(coefficients, out[:, : self.features])
+        else:
+            self._add(clip.scale_down(coefficients, self.scale), out[: self.features])
         if self.intercept:
-            out[-1] = self.intercept * coefficients.sum()
+            out[..., -1] = self.intercept * coefficients.sum(axis=0)
         return out
 
     def through(self, affine: PublicMap) -> Any:
@@ -282,12 +287,18 @@ class LocalRecords:
         return clip.factors_of(distances, clip.limit(ball.radius, int(self.features * spread)))
 
     def _facts_of(self, rows: Any) -> dict[str, Any]:
-        found = {name: getattr(self, name)[rows] for name in ("targets", "norms", "scale", "row_norms")}
-        positions = (np.arange(self.count) if self.positions is None else self.positions)[rows]
+        positions = self.positions
+        if positions is None and isinstance(rows, slice):
+            positions = np.arange(self.count)
         return {
-            **found,
+            "targets": self.targets[rows],
+            "norms": self.norms[rows],
+            "scale": self.scale[rows],
+            "intercept": self.intercept,
+            "features": self.features,
             "weights": None if self.weights is None else self.weights[rows],
-            "positions": positions,
+            "row_norms": self.row_norms[rows],
+            "positions": rows if positions is None else positions[rows],
         }
 
 
@@ -323,17 +334,10 @@ class DenseRecords(LocalRecords):
     def _add(self, coefficients: Floats, out: Floats) -> None:
         csr.add_rows(self.matrix, coefficients, out)
 
-    def weighted_sum(self, coefficients: Floats) -> Floats:
-        """Return ``sum_i c_i x_i`` with one matrix product for all outputs."""
-        if coefficients.ndim == 1:
-            return super().weighted_sum(coefficients)
-        out = np.zeros((coefficients.shape[1], self.columns))
+    def _add_all(self, coefficients: Floats, out: Floats) -> None:
         scaled = np.stack([clip.scale_down(c, self.scale) for c in coefficients.T], axis=1)
         for rows in self._blocks():
-            out[:, : self.features] += scaled[rows].T @ self._block(rows)
-        if self.intercept:
-            out[:, -1] = self.intercept * coefficients.sum(axis=0)
-        return out
+            out += scaled[rows].T @ self._block(rows)
 
     def clipped_rows(self, rows: slice, room: Floats) -> Floats:
         return np.multiply(self._block(rows), self.scale[rows, None], out=room[: rows.stop - rows.start])
@@ -342,7 +346,7 @@ class DenseRecords(LocalRecords):
         return coefficients[:, None] * self._block(rows)
 
     def subset(self, rows: Any) -> LocalRecords:
-        return replace(self, matrix=self.matrix[rows], **self._facts_of(rows))
+        return type(self)(self.matrix[rows], **self._facts_of(rows))
 
     def _add_sizes(self, coefficients: Floats, square: bool, out: Floats) -> None:
         csr.size_rows(self.matrix, coefficients, square, out)
@@ -426,15 +430,8 @@ class CsrRecords(LocalRecords):
         out = self.products(w[:, : self.features].T)
         return out + self.intercept * w[:, -1] if self.intercept else out
 
-    def weighted_sum(self, coefficients: Floats) -> Floats:
-        """Return ``sum_i c_i x_i`` for all outputs in one pass."""
-        if coefficients.ndim == 1:
-            return super().weighted_sum(coefficients)
-        out = np.empty((coefficients.shape[1], self.columns))
-        out[:, : self.features] = self.transposed_products(coefficients).T
-        if self.intercept:
-            out[:, -1] = self.intercept * coefficients.sum(axis=0)
-        return out
+    def _add_all(self, coefficients: Floats, out: Floats) -> None:
+        out += self.transposed_products(coefficients).T
 
     @property
     def _addressed(self) -> Ints | None:
@@ -456,7 +453,7 @@ class CsrRecords(LocalRecords):
         return columns, replace(self, matrix=matrix, features=len(columns))
 
     def subset(self, rows: Any) -> LocalRecords:
-        return replace(self, **self._facts_of(rows), rows=self.rows[rows])
+        return CsrRecords(self.matrix, **self._facts_of(rows), rows=self.rows[rows])
 
     def products(self, block: Floats) -> Floats:
         """Return ``X block`` of the clipped rows, without the intercept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakSet
 
@@ -52,21 +52,6 @@ class NoisyExecutor(Place, Protocol):
 
     def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Answer:
         """Return the sum over the records of a batch with the noise of the release."""
-
-
-@runtime_checkable
-class AheadExecutor(Executor, Protocol):
-    """An executor that is told of batches before they are asked for, because it reads them better together.
-
-    **Privacy.** A batch is drawn independently of all others, of the noise and of the answers. Drawn earlier
-    it has the same law given all that was released before it is asked; nobody sees one that is not asked.
-    """
-
-    def ahead(self, release: Release, left: int) -> int:
-        """Return how many of the ``left`` next batches it wants to be told, by public numbers alone."""
-
-    def prepare(self, batches: Iterable[Batch]) -> Sequence[Batch]:
-        """Return the next batches as it wants to be given them: of the same records, for the same sums."""
 
 
 def draw_batch(executor: Place, question: Question, noise: NoiseSource, later: int = 0) -> Batch:
@@ -131,7 +116,7 @@ class Curator:
                 raise PlanSpentError("This plan was already opened once. Calibrate and reserve a new one.")
             _opened.add(plan)
         self._executor, self._plan, self._noise = executor, plan, noise
-        self._ahead = executor if isinstance(executor, AheadExecutor) else None
+
         known = dict(used or {})
         key = known.pop(_DEALT, None)
         for name, count in known.items():
@@ -176,9 +161,16 @@ class Curator:
         return found / release.sampling.expected(population) if release.mean else found
 
     def _known_batch(self, name: str, question: Question) -> Batch | None:
-        """Return the batch of a question that was drawn ahead, or is now; None where nobody wants that."""
-        place = self._ahead
-        if place is None:
+        """Return the batch of a question that was drawn ahead, or is now; None where nobody wants that.
+
+        An executor that reads batches better together has ``ahead(release, left)``, how many of the next ones
+        it wants to be told, by public numbers alone, and ``prepare(batches)``, which returns them as it wants
+        to be given them. **Privacy.** A batch is drawn independently of all others, of the noise and of the
+        answers. Drawn earlier it has the same law given all that was released before it is asked; nobody sees
+        one that is not asked.
+        """
+        place: Any = self._executor
+        if not hasattr(place, "ahead"):
             return None
         with self._turn:
             first, known = question.position, self._coming.setdefault(name, {})
