@@ -346,11 +346,6 @@ class Certificate:
     accountant: str
     discretisation: float | None = None
 
-    @property
-    def is_private(self) -> bool:
-        """Whether epsilon is finite."""
-        return math.isfinite(self.epsilon)
-
 
 def certify(event: dp.DpEvent, delta: float, relation: Relation, *, grid: float | None = None) -> Certificate:
     """Return the smallest epsilon that is proven for an event tree.

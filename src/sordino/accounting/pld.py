@@ -141,9 +141,6 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], std: float) -
     parts = [(s, math.log(w)) for s, w in zip(shifts, weights) if w > 0]
     moved, still = [(s, w) for s, w in parts if s > 0], sum(w for s, w in zip(shifts, weights) if s == 0)
 
-    def loss(x: Floats) -> Floats:
-        return _log_sum([w + s * (x - s / 2) / std**2 for s, w in parts])
-
     def tails(edges: Floats) -> Tails:
         x = _mixture_inverse(edges, moved, still, std)
         above = _log_sum([w + log_ndtr((s - x) / std) for s, w in parts])
@@ -151,7 +148,7 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], std: float) -
         return Tails(above, below, log_ndtr(-x / std), log_ndtr(x / std))
 
     low, farthest = -STANDARD_DEVIATIONS * std, max(s for s, w in parts if w > RARE)
-    ends = loss(np.array([low, farthest + STANDARD_DEVIATIONS * std]))
+    ends = _log_ratio(list(zip(shifts, weights)), np.array([low, farthest + STANDARD_DEVIATIONS * std]), std)
     return Pair(tails, float(ends[0]), float(ends[1]))
 
 
@@ -360,8 +357,7 @@ def _step(order: float, std: float, p_width: float, q_width: float) -> float:
 
 
 def _log_ratio(parts: Parts, x: Floats, std: float) -> Floats:
-    terms = [math.log(w) + c * (x - c / 2) / std**2 for c, w in parts if w > 0]
-    return np.asarray(np.logaddexp.reduce(terms))
+    return _log_sum([math.log(w) + c * (x - c / 2) / std**2 for c, w in parts if w > 0])
 
 
 def _range(parts: Parts) -> tuple[float, float]:
@@ -416,11 +412,8 @@ class GridLoss:
                 low = middle
             else:
                 high = middle
-        return self._solve_in_cell(low, delta)
-
-    def _solve_in_cell(self, cell: int, delta: float) -> float:
-        """Solve ``mass - e^(epsilon - left) * tilted = delta`` in the cell that starts at ``left``."""
-        left, first = cell * self.interval, max(cell + 1 - self.start, 0)
+        # in the cell that starts at ``left``: mass - e^(epsilon - left) * tilted = delta
+        left, first = low * self.interval, max(low + 1 - self.start, 0)
         tail, gap = self.probabilities[first:], left - self.losses(first)
         mass, tilted = self.infinite + float(tail.sum()), float(np.dot(tail, np.exp(gap)))
         if not (mass > delta and tilted > 0):  # rounding, or a tail below the smallest float
