@@ -166,8 +166,7 @@ class Search:
         one, the numbers of its fit and of its member there, and what was fitted last for it.
         """
         budget = self.trial
-        booked = self.ask.reserve(self.event, self.certificate, self.unit, description) or nullcontext()
-        with booked, warnings.catch_warnings(), np.errstate(all="ignore"):
+        with self.booked(description), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # their number would tell the number of trials
             best = stay = (-math.inf, -1, -1, None)
             for number in self._drawn():
@@ -235,6 +234,10 @@ class Search:
         widest = 0.25 if (known - 0.5) * (near - 0.5) <= 0 else max(known * (1 - known), near * (1 - near))
         half = z * math.hypot(noise, math.sqrt(widest / judges))
         return min(max(score - half, 0.0), 1.0), max(min(score + half, 1.0), 0.0)
+
+    def booked(self, description: str) -> Any:
+        """Book the search; settled at the end of the block, failed on an error."""
+        return self.ask.reserve(self.event, self.certificate, self.unit, description) or nullcontext()
 
     def _at(self, scale: float) -> Trial:
         whole = Trial(0.0, self.ask.delta, scale, self.relation, self.noise, self.unit)
