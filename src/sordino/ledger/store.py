@@ -166,11 +166,15 @@ def seal(values: Sequence[object]) -> str:
     return hashlib.sha256(line.encode("ascii")).hexdigest()
 
 
-def check_seal(row: Sequence[object]) -> Sequence[object]:
-    """Return a row without the seal at its end, or refuse one whose content is not what was written."""
-    if seal(row[:-1]) != row[-1]:
+def check_seal(row: Sequence[object], owned: bool = False) -> Sequence[object]:
+    """Return a row without the seal at its end, or refuse one whose content is not what was written.
+
+    A row that is ``owned`` has its owner before the seal, which covers it since version 0.2.
+    """
+    values = row[: -2 if owned else -1]
+    if row[-1] not in (seal(row[:-1]), seal(values)):
         raise damage_error("a row does not match its seal")
-    return row[:-1]
+    return values
 
 
 def damage_error(what: str) -> LedgerCorruptError:
@@ -367,29 +371,31 @@ class Store(ABC):
         self.execute(
             f"INSERT INTO sordino_reservations ({ENTRY_COLUMNS}, owner, seal)"
             f" VALUES ({_marks(len(values) + 2)})",
-            [*values, owner, seal(values)],
+            [*values, owner, seal([*values, owner])],
         )
 
     def entries(self, dataset_id: str) -> list[Entry]:
         """Return the history of a data set, oldest first."""
-        query = f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations WHERE dataset_id = ?"
+        query = f"SELECT {ENTRY_COLUMNS}, owner, seal FROM sordino_reservations WHERE dataset_id = ?"
         rows = self.execute(f"{query} ORDER BY sequence", (dataset_id,))
-        return [Entry.from_row(check_seal(row)) for row in rows]
+        return [Entry.from_row(check_seal(row, owned=True)) for row in rows]
 
     def entry(self, dataset_id: str, sequence: int) -> Entry:
         """Return one reservation; a transaction that writes locks it until it ends."""
         rows = self.execute(
-            f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations"
+            f"SELECT {ENTRY_COLUMNS}, owner, seal FROM sordino_reservations"
             f" WHERE dataset_id = ? AND sequence = ?{self.for_update}",
             (dataset_id, sequence),
         )
         if not rows:
             raise damage_error(f"reservation {sequence} of {dataset_id!r} is gone")
-        return Entry.from_row(check_seal(rows[0]))
+        return Entry.from_row(check_seal(rows[0], owned=True))
 
     def update_status(self, entry: Entry) -> None:
         """Write what became of a reservation."""
-        values = (entry.status.value, entry.reason, entry.finished_at, seal(entry.row))
+        one = "FROM sordino_reservations WHERE dataset_id = ? AND sequence = ?"
+        ((owner,),) = self.execute(f"SELECT owner {one}", (entry.dataset_id, entry.sequence))
+        values = (entry.status.value, entry.reason, entry.finished_at, seal([*entry.row, owner]))
         self.execute(
             "UPDATE sordino_reservations SET status = ?, reason = ?, finished_at = ?, seal = ?"
             " WHERE dataset_id = ? AND sequence = ?",
