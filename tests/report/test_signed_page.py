@@ -21,7 +21,8 @@ from sordino.kernel import public_generator
 from sordino.report import report_html
 from sordino.report.plots import target_words
 from sordino.report.run_page import _curve, _curves, _effect_rows, scores_of
-from sordino.runs import PrivacyReport
+from sordino.runs import PrivacyReport, composed
+from sordino.runs.report import guess, percent
 from sordino.saving.files import model_digest
 from sordino.tables import Category, Number, Target, learn_schema
 from sordino.tables.shapes import Shape
@@ -106,7 +107,14 @@ def test_pairs_are_maps_on_one_scale_and_counts_are_logarithms():
 
 def test_pages_of_intervals_show_them_and_their_notes(model):
     table = people()
-    page = report_html(sordino.intervals(model, table, epsilon=2.0))
+    found = sordino.intervals(model, table, epsilon=2.0, delta=1e-6)
+    page = report_html(found)
+    both = composed([("intervals", found.privacy), ("model", model.privacy_)])
+    assert both.trade_off.advantage > found.privacy.trade_off.advantage
+    assert f"at worst {percent(guess(both.trade_off))} after seeing" in page
+    assert "This counts the fit of the model, which this page shows too" in page
+    assert "inspect --json" not in page
+    assert "nobody: how models of this kind predict" in page
     assert "sampling and noise together" in page
     assert 'aria-label="age: from' in page
     amounts = sordino.Schema([Number("age", 0, 100), Target("days", "number", low=0, high=10)])

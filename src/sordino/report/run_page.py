@@ -35,7 +35,7 @@ from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.plots import coefficients_of, margin_words, target_words
 from sordino.report.standing import Page, Standing, unmarked_columns
 from sordino.runs import PrivacyReport, ReleaseReport
-from sordino.runs.report import Status, at_most, guess, percent, strength
+from sordino.runs.report import Status, at_most, composed, guess, percent, strength
 from sordino.saving.files import model_digest
 from sordino.values import plain_number
 
@@ -536,6 +536,11 @@ def report_html(
     judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id))
     unmarked = unmarked_columns(schema_of(getattr(model, "model", model)), booking)
     standing = Standing.of(report, booking, lines=judged, unmarked=unmarked)
+    base, both = getattr(model, "model", None), report
+    if isinstance(model, (Intervals, PredictionIntervals)) and report.status.holds:
+        fitted = report_of(base)
+        if (fitted.unit, fitted.relation) == (report.unit, report.relation):
+            both = composed([("intervals", report), ("model", fitted)])
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     again = again if hasattr(model, "fit") else ""
     event = json.dumps(encode(report.event), indent=1)
@@ -569,7 +574,8 @@ def report_html(
             facts=dict(facts or {}),
             about=dict(about or {}),
             holds=report.status.holds,
-            odds=report.odds,
+            odds=both.odds,
+            both=None if both is report else both,
             whole=report.whole,
             counted=next((line for line in public if line.startswith(_COUNTED)), ""),
             compared=compare_attacks(report),
