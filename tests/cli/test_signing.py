@@ -240,7 +240,8 @@ def test_a_schema_that_was_learned_is_not_declared_where_its_tags_are_gone(ward)
     columns[0] = replace(columns[0], high=columns[0].high + 1)  # one that was changed hides no other
     sordino.Schema(columns).write("w.toml")
     said = fitted("--force", "--report", "fit.html")
-    for text in (said, refused_page(), Path("fit.html").read_text("utf-8")):
+    told = " ".join(typed("inspect", "m.sordino", "--ledger", "l.db").split())
+    for text in (said, told, refused_page(), Path("fit.html").read_text("utf-8")):
         assert "the ledger saw just these bounds or levels learned from records: town, ill" in text
     page = page_of()[1]
     assert page.count("learned from records, as the ledger says, and not counted") == 2
