@@ -12,17 +12,15 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from scipy.linalg import eigh
 from sklearn.svm import LinearSVC
 
-from sordino.accounting.calibration import Search, certify
 from sordino.datasets import load, log1p_unit, unit_rows
 from sordino.errors import UnsupportedError
 from sordino.estimators.pca import PCA
-from sordino.kernel import Relation, public_generator
-from sordino.kernel.events import compose_events, poisson_event, repeat_event
+from sordino.kernel import public_generator
 from sordino.kernel.noise import fresh_noise
+from sordino.literature.pca import text_noise
 from sordino.literature.reproduce import tables
 from sordino.literature.reproduce.linear import RELATIONS, certified_epsilon
 
@@ -214,7 +212,8 @@ def text_axes(points: Points, method: str, epsilon: float, rounds: int, seed: in
         half = np.triu(noise.normal((d, d)))
         matrix = (vectors * values) @ vectors.T + std / n * (half + np.triu(half, 1).T)
         return np.asarray(eigh(matrix, subset_by_index=[d - k, d - 1])[1])
-    basis = np.linalg.qr(public_generator(seed).normal(size=(d, k)))[0]
+    public = public_generator(seed)
+    basis = np.linalg.qr(public.normal(size=(d, k)))[0]
     pieces, grow, spread = rounds, values[:, None], std / n
     if method != "PPI":
         step, pieces = _STEPS[method] / n, max(10, rounds)
@@ -223,34 +222,6 @@ def text_axes(points: Points, method: str, epsilon: float, rounds: int, seed: in
     for _ in range(pieces):
         basis = np.linalg.qr(grow * basis + spread * noise.normal(basis.shape))[0]
     return np.asarray(vectors @ basis)
-
-
-@cache
-def text_noise(method: str, epsilon: float, n: int, rounds: int) -> float:
-    """Return the deviation of the noise of each release, a sum over rows of norm one, for replace-one.
-
-    **Privacy.** Gram matrices of two unit rows, and their products with a basis, are at most sqrt 2 apart;
-    an event's multiplier is relative to half of the distance. A step of DP-SPCA holds a record with
-    probability 1 / n. One of DP-VRPCA adds a share 1 / n of the snapshot, always, to a difference of norm 2
-    at most with probability 1 / n: two thirds of the variance hide the latter.
-    """
-
-    def event(std: float) -> dp.DpEvent:
-        if method not in _STEPS:
-            return repeat_event(dp.GaussianDpEvent(math.sqrt(2) * std), rounds)
-        one = dp.GaussianDpEvent(std if method == "DP-SPCA" else math.sqrt(2 / 3) * std / 2)
-        drawn = repeat_event(poisson_event(1 / n, one), n * rounds)
-        if method == "DP-SPCA":
-            return drawn
-        return compose_events(
-            [drawn, repeat_event(dp.GaussianDpEvent(math.sqrt(2 / 3) * n * std), n * rounds)]
-        )
-
-    grid = None if epsilon < 0.5 or method not in _STEPS else 5e-5 * epsilon  # coarser: 1 % more noise
-    found = Search(
-        lambda std: certify(event(std), DELTA, Relation.REPLACE_ONE, grid=grid).epsilon, epsilon, method
-    )
-    return found.run(lambda: 0.1 * math.sqrt(rounds) if method in _STEPS else 2.0 * rounds**0.5 / epsilon)
 
 
 def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: Score) -> tables.Outcome:
