@@ -311,6 +311,10 @@ class Tabular:
         value = getattr(self, name)
         return "by the schema" if value is None and self.schema is not None else value
 
+    @property
+    def _exact_noise(self) -> bool:
+        return check_flag("secure_noise", self.secure_noise)
+
     def _shared_facts(self, ask: Ask, grouped: bool, questions: int = 1) -> dict[str, Any]:
         """Return what a setting holds of whom it protects, where each record is asked as so many rows."""
         rows = declared_rows(self, grouped) * questions
@@ -319,7 +323,7 @@ class Tabular:
             "epsilon": ask.epsilon / rows,  # rules of solvers: what a record is worth
             "delta": ask.delta,
             "unit": "person" if grouped or self.rows_per_person is not None else "record",
-            "secure_noise": check_flag("secure_noise", self.secure_noise),
+            "secure_noise": self._exact_noise,
             "rows": rows,
         }
 

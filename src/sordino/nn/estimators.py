@@ -108,7 +108,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         return self.module is not None
 
     @property
-    def secure_noise(self) -> bool:  # type: ignore[override]
+    def _exact_noise(self) -> bool:
         return bool((self.trainer_options or {}).get("secure_noise", False))
 
     @property
