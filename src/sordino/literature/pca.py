@@ -11,13 +11,26 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from dp_accounting import dp_event as dp
+from scipy.linalg import eigh
 
 from sordino.accounting.calibration import Search, certify
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel import Curator, Full, NoiseSource, Norm, PaperNoise, Plan, Printed, Relation, Release
+from sordino.kernel import (
+    Curator,
+    Full,
+    NoiseSource,
+    Norm,
+    PaperNoise,
+    Plan,
+    Printed,
+    Relation,
+    Release,
+    public_generator,
+)
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import compose_events, poisson_event, repeat_event
 from sordino.kernel.mechanism import Additive
+from sordino.kernel.noise import fresh_noise
 from sordino.kernel.query import GramSums, Parts
 from sordino.literature import formulas
 from sordino.literature.formulas import Published, Uncertified, paper_noise
@@ -216,6 +229,37 @@ class PrintedWishart:
 # ----------------- The noise that an accountant gives the text's methods, for a reproduction of its figures
 
 
+# The steps of Shang et al. over the number of rows.
+TEXT_STEPS = {"DP-SPCA": 0.5, "DP-VRPCA": 1.0}
+
+
+def text_axes(
+    values: Floats, vectors: Floats, n: int, k: int, method: str, epsilon: float, rounds: int, seed: int
+) -> Floats:
+    """Return k axes by a text's method with calibrated noise, from the spectrum of n unit rows, not centred.
+
+    A matrix has independent noise on and above its diagonal, of one law for Gaussian and MOD-SULQ; PPI has
+    so many products. A round of DP-SPCA and DP-VRPCA is n steps with the exact gradient in the place of one
+    record's, which can only help, in pieces: ``V <- orth(exp(step A) V + noise)``.
+    """
+    noise, d = fresh_noise(), len(values)
+    std = text_noise(method, epsilon, n, rounds)
+    if method in ("Gaussian", "MOD-SULQ"):
+        half = np.triu(noise.normal((d, d)))
+        matrix = (vectors * values) @ vectors.T + std / n * (half + np.triu(half, 1).T)
+        return np.asarray(eigh(matrix, subset_by_index=[d - k, d - 1])[1])
+    public = public_generator(seed)
+    basis = np.linalg.qr(public.normal(size=(d, k)))[0]
+    pieces, grow, spread = rounds, values[:, None], std / n
+    if method != "PPI":
+        step, pieces = TEXT_STEPS[method] / n, max(10, rounds)
+        many = n * rounds / pieces
+        grow, spread = np.exp(step * many * grow), step * math.sqrt(many) * std
+    for _ in range(pieces):
+        basis = np.linalg.qr(grow * basis + spread * noise.normal(basis.shape))[0]
+    return np.asarray(vectors @ basis)
+
+
 @cache
 def text_noise(method: str, epsilon: float, n: int, rounds: int, delta: float = 1e-3) -> float:
     """Return the deviation of the noise of each release, a sum over rows of norm one, for replace-one.
@@ -225,7 +269,7 @@ def text_noise(method: str, epsilon: float, n: int, rounds: int, delta: float = 
     probability 1 / n. One of DP-VRPCA adds a share 1 / n of the snapshot, always, to a difference of norm 2
     at most with probability 1 / n: two thirds of the variance hide the latter.
     """
-    sampled = method in ("DP-SPCA", "DP-VRPCA")
+    sampled = method in TEXT_STEPS
 
     def event(std: float) -> dp.DpEvent:
         if not sampled:

@@ -12,15 +12,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.svm import LinearSVC
 
 from sordino.datasets import load, log1p_unit, unit_rows
 from sordino.errors import UnsupportedError
 from sordino.estimators.pca import PCA
 from sordino.kernel import public_generator
-from sordino.kernel.noise import fresh_noise
-from sordino.literature.pca import text_noise
+from sordino.literature.pca import TEXT_STEPS, text_axes
 from sordino.literature.reproduce import tables
 from sordino.literature.reproduce.linear import RELATIONS, certified_epsilon
 
@@ -170,13 +168,17 @@ ROUNDS = {
 def _text_value(points: Points, method: str, seed: int, epsilon: float, rate: Score) -> float:
     """Return the best score of a method over its rounds, which the text does not print."""
     k, halves = points.components, list[Points]()
+
+    def axes(points: Points, rounds: int) -> np.ndarray:
+        return text_axes(*_spectrum(points), len(points.rows), k, method, epsilon, rounds, seed)
+
     if rate is _distance:
-        bases = (text_axes(points, method, epsilon, rounds, seed) for rounds in ROUNDS[method])
+        bases = (axes(points, rounds) for rounds in ROUNDS[method])
         return min(1.0 - float(np.sum(np.square(_best(points) @ basis))) / k for basis in bases)
 
     def fit(rounds: int, half: Any) -> _Axes:
         halves[:] = halves or [Points(half, points.labels, k)]
-        return _Axes(text_axes(halves[0], method, epsilon, rounds, seed))
+        return _Axes(axes(halves[0], rounds))
 
     return max(
         svm_accuracy(points.rows, points.labels, seed, partial(fit, rounds))[0] for rounds in ROUNDS[method]
@@ -198,32 +200,6 @@ def _spectrum(points: Points) -> tuple[np.ndarray, np.ndarray]:
     return values, vectors
 
 
-def text_axes(points: Points, method: str, epsilon: float, rounds: int, seed: int) -> np.ndarray:
-    """Return the axes of the text's method with calibrated noise, from unit rows that are not centred.
-
-    A matrix has independent noise on and above its diagonal, of one law for Gaussian and MOD-SULQ; PPI has
-    so many products. A round of DP-SPCA and DP-VRPCA is n steps with the exact gradient in the place of one
-    record's, which can only help, in pieces: ``V <- orth(exp(step A) V + noise)``.
-    """
-    (values, vectors), k, noise = _spectrum(points), points.components, fresh_noise()
-    n, d = points.rows.shape
-    std = text_noise(method, epsilon, n, rounds)
-    if method in ("Gaussian", "MOD-SULQ"):
-        half = np.triu(noise.normal((d, d)))
-        matrix = (vectors * values) @ vectors.T + std / n * (half + np.triu(half, 1).T)
-        return np.asarray(eigh(matrix, subset_by_index=[d - k, d - 1])[1])
-    public = public_generator(seed)
-    basis = np.linalg.qr(public.normal(size=(d, k)))[0]
-    pieces, grow, spread = rounds, values[:, None], std / n
-    if method != "PPI":
-        step, pieces = _STEPS[method] / n, max(10, rounds)
-        many = n * rounds / pieces
-        grow, spread = np.exp(step * many * grow), step * math.sqrt(many) * std
-    for _ in range(pieces):
-        basis = np.linalg.qr(grow * basis + spread * noise.normal(basis.shape))[0]
-    return np.asarray(vectors @ basis)
-
-
 def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: Score) -> tables.Outcome:
     """Run the printed noise, which is the same for both relations, and certify it for each accounted one."""
     claim = _claim(solver, epsilon, points.norm**2)
@@ -243,8 +219,7 @@ def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: S
     return {"value": value, **found}
 
 
-_STEPS = {"DP-SPCA": 0.5, "DP-VRPCA": 1.0}  # over the number of rows
-_PRINTED_STEPS = {METHODS[method]: step for method, step in _STEPS.items()}
+_PRINTED_STEPS = {METHODS[method]: step for method, step in TEXT_STEPS.items()}
 
 
 def _claim(solver: str, epsilon: float, ratio: float) -> float:
