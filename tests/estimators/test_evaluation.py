@@ -12,8 +12,9 @@ from sklearn.pipeline import make_pipeline
 
 import sordino
 from sordino.accounting import gaussian_epsilon
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import FitWarning, InvalidInputError, UnsupportedError
 from sordino.estimators.metrics import METRICS, Judged, ScoreLimits, metric_row
+from sordino.report.run_page import scores_of
 from sordino.tables import Number, Person, Target
 from sordino.testing import seeded_noise_not_private
 
@@ -134,6 +135,44 @@ def test_intervals_cover_the_score_on_the_population(metric, n, epsilon):
             )
     inside = sum(s.interval[0] <= truth <= s.interval[1] for s in found)
     assert inside >= 86  # of 100 at 95 %: 85 or fewer has a chance below 1e-4
+
+
+def skewed(n, seed=0):
+    """Return counts up to 100 of which a few are very large, and predictions whose R2 is .018."""
+    public = np.random.default_rng(seed)
+    z = public.normal(size=n)
+    counts = public.poisson(public.gamma(0.25, 40.0, size=n) * np.exp(0.3 * z))
+    return (10.0 + 3.0 * z)[:, None], np.minimum(counts, 100).astype(float)
+
+
+def test_r2_is_that_of_squared_errors_as_they_are():
+    """Errors were clipped at half of the range, the variance was not: .33 for .018, named R2."""
+    X, y = skewed(1000)
+    score = sordino.private_score(First(), X, y, bounds=(0, 100), **EXACT)
+    assert score == pytest.approx(metrics.r2_score(y, X[:, 0].clip(0, 100)), abs=1e-9)
+    assert score.baseline == (0.0, 0.0)
+    assert not score.privacy.notes
+    with pytest.warns(FitWarning, match="count as 2500 .* are of a number that is R2 or more"):
+        above = sordino.private_score(First(), X, y, bounds=(0, 100), loss_bound=2500.0, **EXACT)
+    assert above > score + 0.2
+    assert above.baseline is None  # a constant scores more than 0 with the same clip
+    said = scores_of({"r2": above})[0]["words"]
+    assert "Squared errors above 2500 count as 2500" in said
+    assert "bounds of targets and predictions: declared" in above.privacy.public
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("epsilon", [2.0, 20.0])
+def test_the_interval_of_r2_holds_that_of_the_population_on_skewed_targets(epsilon):
+    X, y = skewed(200_000, 999)
+    truth, inside = metrics.r2_score(y, X[:, 0].clip(0, 100)), 0
+    for seed in range(100):
+        with seeded_noise_not_private(seed):
+            score = sordino.private_score(
+                First(), *skewed(1000, seed), bounds=(0, 100), epsilon=epsilon, delta=1e-6
+            )
+        inside += score.interval[0] <= truth <= score.interval[1]
+    assert inside >= 86
 
 
 def test_an_interval_shrinks_with_budget_and_records():

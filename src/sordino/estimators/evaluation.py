@@ -32,6 +32,7 @@ from sordino.estimators.metrics import (
     outside_words,
     predict_quietly,
     row_count,
+    words_of_clip,
     words_without_r2,
 )
 from sordino.estimators.pipeline import final_step, invent_rows, mixes_rows, prices_for, schema_of
@@ -81,8 +82,8 @@ def private_score(
         classes), "mse", "mae", "deviance" (of counts), "r2" (None: of regressors), "rank_error" (None: of
         classes in an order). Scikit-learn's names will do: those that begin with ``neg_`` are the negative.
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
-    loss_bound : where the loss of a record is clipped: of "log_loss" 4 (a chance of .018), of squared errors
-        ``((high - low) / 2)^2``, of a deviance ``2 high``.
+    loss_bound : where the loss of a record is clipped: of "log_loss" 4 (a chance of .018), of "mse"
+        ``((high - low) / 2)^2``, of a deviance ``2 high``; of "r2" nowhere: with a clip it is R2 or more.
     bounds : public (low, high) of the targets of a regressor; None takes the model's ``target_bound``. Where
         targets lie outside, the score is of clipped ones, and ``privacy.notes`` says how many there are.
     bins : cells of the calibration curve.
@@ -133,13 +134,14 @@ def private_score(
         told = [outside_words(limits, *chosen.baseline(found))]
         found, chosen = chosen.inner_means(found), chosen.inner
         if row.name == "r2":
-            told.append(words_without_r2(limits, chosen, found, n, level))
+            told += [words_without_r2(limits, chosen, found, n, level), words_of_clip(row, limits)]
         for words in filter(None, told):
             warnings.warn(FitWarning(words), stacklevel=levels_to_the_caller())
             report = replace(report, notes=(*report.notes, words))
     value, *ends = (sign * number for number in chosen.estimate(found, n, level))
     whole = getattr(getattr(chosen, "inner", chosen), "limits", (0.0, 1.0))
-    declared = None if row.constant is None else (row.constant(limits.classes), 0.0)
+    unlike = row.name == "r2" and words_of_clip(row, limits)  # the constant's errors have no clip
+    declared = None if row.constant is None or unlike else (row.constant(limits.classes), 0.0)
     constant = chosen.baseline(found) if isinstance(chosen, Beside) else declared
     largest = 1.0 if row.share else math.inf  # noise may take a share beyond 1
     said = None if constant is None else (sign * min(constant[0], largest), constant[1])
@@ -362,7 +364,8 @@ def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: An
 
 def _facts(row: MetricRow, limits: ScoreLimits, learned: bool) -> tuple[str, ...]:
     if row.name == "r2":
-        return (f"bounds of targets and losses: {'by a schema that was learned' if learned else 'declared'}",)
+        said = "by a schema that was learned" if learned else "declared"
+        return (f"bounds of targets and predictions: {said}",)
     clipped = row.loss is not None and not row.gain
     beside = "" if row.name in ("mae", "rank_error") else "; those of the best constant are not"
     words = f"loss_bound = {row.bound_of(limits):g} (losses of records are clipped to it{beside})"

@@ -390,13 +390,16 @@ def deviance(judged: Judged, limits: ScoreLimits) -> Floats:
 
 
 def r_squared(limits: ScoreLimits) -> Smooth:
-    """Return ``1 - mse / variance``, targets, predictions and losses within their bounds."""
-    middle, half, bound = (limits.low + limits.high) / 2.0, limits.reach, METRICS["mse"].bound_of(limits)
-    squares = METRICS["mse"].column
+    """Return ``1 - mse / variance``, targets and predictions within their bounds.
+
+    Squared errors count as they are: with a clip, which the variance has not, it would be more than R2.
+    """
+    middle, half, bound = (limits.low + limits.high) / 2.0, limits.reach, METRICS["r2"].bound_of(limits)
 
     def columns(judged: Judged) -> Floats:
         t = (np.clip(judged.targets, limits.low, limits.high) - middle) / half
-        return np.column_stack([squares(judged, limits), t, 2.0 * t**2 - 1.0])
+        errors = METRICS["mse"].column(judged, replace(limits, loss=bound))
+        return np.column_stack([errors, t, 2.0 * t**2 - 1.0])
 
     def function(m: Floats, noise: float) -> tuple[float, Floats | None]:
         error, share = bound * (m[0] + 1.0) / 2.0, (m[2] + 1.0) / 2.0 - m[1] ** 2
@@ -422,11 +425,21 @@ def span_words(low: float, high: float) -> str:
     return f"{plain_number(low, 4)} to {plain_number(high, 4)}"
 
 
+def words_of_clip(row: MetricRow, limits: ScoreLimits) -> str:
+    """Return that a declared ``loss_bound`` makes R2 larger; nothing where no squared error exceeds it."""
+    if (bound := row.bound_of(limits)) >= row.bound(limits):
+        return ""
+    return (
+        f"Squared errors above {bound:g} count as {bound:g} (loss_bound), and the variance of the targets is "
+        "not clipped: score and interval are of a number that is R2 or more"
+    )
+
+
 def words_without_r2(limits: ScoreLimits, squares: Smooth, found: NoisyMeans, n: int, level: float) -> str:
     """Return why R2 is not known, where it is not, and the squared error, which the same release tells."""
     if squares.function(np.clip(found.value[:3], -1.0, 1.0), found.noise)[1] is not None:
         return ""
-    bound, noise = METRICS["mse"].bound_of(limits), limits.reach * math.sqrt(3.0 * found.noise)
+    bound, noise = METRICS["r2"].bound_of(limits), limits.reach * math.sqrt(3.0 * found.noise)
 
     def mean(m: Floats, _: float) -> tuple[float, Floats | None]:
         return bound * (float(m[0]) + 1.0) / 2.0, np.array([bound / 2.0, 0.0, 0.0])
@@ -787,6 +800,7 @@ METRICS = {
         MetricRow(
             "r2", "r2", "values",
             "squared error, target and its square (R2 is 1 - mean squared error / variance of targets)",
+            bound=lambda limits: 4.0 * limits.reach**2,  # that of the whole range: no error is larger
             gain=True, share=True, private=r_squared,
             exact=_sklearn("r2_score", "targets", "predicted"), constant=lambda _: 0.0,
         ),
@@ -831,7 +845,7 @@ def find_metric(parameter: str, name: str | None, model: Any) -> tuple[MetricRow
 
 
 _USEFUL = 0.2  # an R2 with an interval of more than so much on each side tells little
-_SLOPE = math.sqrt(4.5)  # R2 moves by at most so much noise times the half range^2 over the variance
+_SLOPE = math.sqrt(8.25)  # R2 moves by at most so much noise times the half range^2 over the variance
 
 
 def outlook(schema: Any, n: int, epsilon: float) -> str:
