@@ -18,13 +18,16 @@ from sordino.kernel import Relation
 from sordino.kernel.events import compose_events
 from sordino.literature import formulas
 from sordino.literature.reproduce import TABLES, table_named, verdicts, write_page
-from sordino.literature.reproduce.tables import KINDS, count_kinds
+from sordino.literature.reproduce.tables import BY_DEFAULT, KINDS, UNTRIED, Verdict, count_kinds
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, KEPT = ROOT / "docs" / "evidence.md", ROOT / "benchmarks" / "results"
 SAMPLE = 12_337  # rows of RCV1 in the runs of DP-SCSG-HT
 # The text states these orders of magnitude for m = 1,000, and the rates of theorems for any v, not for ours.
 ANOTHER_SETTING = ("kddcup99, m = 100/", "kddcup99, m = 50,000/")
+# A text's own algorithms; the other methods of its tables are rivals. In chapter 3 DP-IGHT is one.
+OWN = ("DP-SGD-HT", "DP-SCSG-HT", "DP-SPCA", "DP-VRPCA", "DPSL-KT", "DP-SRM", "DP-LSSGD", "MPC ")
+OWN_TABLES = ("tao-rates", "aggregation-time", "aggregation-traffic")
 MARKS = ("kept", "counts", "lemma", "referee", "figure-1")
 # Rows of docs/figures/verdicts.py by paper. Those whose epsilon the dominating pair of data sets attains have
 # a mark of their own; the others have an upper bound only, or an example of their own.
@@ -66,7 +69,7 @@ def counts() -> str:
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     parts = ("printed numbers", "of these on a stand-in", "of these printed for another setting")
     parts += ("of these for add-remove, where the text replaces a record",)
-    parts += ("orders of curves", "all")
+    parts += ("of these, rivals", "of these, the method itself not run", "orders of curves", "all")
     total = {name: dict.fromkeys(KINDS, 0) for name in parts}
     for name in sorted(TABLES):
         path = KEPT / "reproduced" / f"{name}.json"
@@ -76,17 +79,26 @@ def counts() -> str:
         quick = json.loads(path.read_text("utf-8"))["settings"]["quick"]
         table, found = table_named(name, quick), verdicts(name, path.parent, quick=quick)
         curves = {f"{row.group}/{row.epsilon:g}" for row in table.rows if row.published is None}
+        own_keys = {f"{r.group}/{r.method}/{r.epsilon:g}" for r in table.rows if _own(name, r.method)}
         for key, one in found.items():
             own: tuple[str, ...] = ("orders of curves",)
             if key not in curves:
                 moved = name == "tao-rates" or key.startswith(ANOTHER_SETTING)
                 weaker = name == "srm-networks"
                 own = (parts[0], *parts[1:2] * (table.likeness == "stand-in"))
-                own += (*parts[2:3] * moved, *parts[3:4] * weaker)
+                own += (*parts[2:3] * moved, *parts[3:4] * weaker, *parts[4:5] * (key not in own_keys))
+                own += parts[5:6] * (one == Verdict(BY_DEFAULT, UNTRIED))
             for part in (*own, "all"):
                 total[part][one.kind] += 1
         lines.append(_count_line(f"`{name}`: {table.source}", count_kinds(found)))
     return "\n".join([*lines, *(_count_line(f"**{part}**", found) for part, found in total.items())])
+
+
+def _own(table: str, method: str) -> bool:
+    """Tell whether a method is the text's own, not a rival of its experiments."""
+    return (
+        table in OWN_TABLES or method.startswith(OWN) or (table.startswith("wang-gu") and method == "DP-IGHT")
+    )
 
 
 def _count_line(name: str, found: dict[str, int]) -> str:

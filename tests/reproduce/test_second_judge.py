@@ -121,14 +121,15 @@ class Second:
         sound = [cells["sound"] for _, cells in beside if "sound" in cells]
         if len(sound) < 2:
             return "not run"
+        whole = all("sound" in cells for r, cells in beside if r.method in ranks)
         some = any(self.beats_nothing(row, cell) for cell in sound)
         if some and seen("sound") == "seen":
-            return "reproduced"
+            return "reproduced" if whole else "not run"
         printed = {r.method: cells["paper"] for r, cells in beside if "paper" in cells and r.method in ranks}
         if len({ranks[method] for method in printed}) > 1:  # curves of both sides of the order
             first = [cell["worst"] for method, cell in printed.items() if ranks[method] == 0]
             if seen("paper") == "seen" and max(first, default=0.0) > row.epsilon:
-                return "by the printed noise only"
+                return "by the printed noise only" if whole else "not run"
             if some and seen("paper") == seen("sound") == "another":
                 return "not reproducible"
         return "missed"

@@ -19,12 +19,14 @@ from sordino.literature.reproduce.tables import (
     NOTHING,
     REPRODUCED,
     UNJUDGED,
+    UNTRIED,
     Cell,
     Row,
     Table,
     Verdict,
     cell_of,
     count_kinds,
+    count_words,
     judge,
     markdown,
     reference,
@@ -270,6 +272,38 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
     )  # b's noise is the one too small
     swapped = [{**c, "paper": p} for c, p in zip(cells, reversed(printed))]
     assert verdict(drawn, one, list(zip((one, other), swapped))).kind == NOT_REPRODUCIBLE
+
+
+def test_an_order_one_of_whose_curves_is_not_run_is_at_most_not_run():
+    rows = [row(None, name) for name in "abc"]
+    drawn = table(order=(("a",), ("b", "c")))
+
+    def kind(values, printed=("none", "none", "none")):
+        cells = [
+            {
+                "paper": paper,
+                "sound": Cell((v,)) if v else "none is kept",
+                "default": Cell((0.9,)),
+                "plain": "",
+            }
+            for v, paper in zip(values, printed)
+        ]
+        return verdict(drawn, rows[0], list(zip(rows, cells)))
+
+    assert kind((0.1, 0.2, 0.3)).kind == REPRODUCED
+    without = kind((0.1, 0.2, None))
+    assert str(without).startswith("not run: no run of c is kept; the order of the curves as far as they are")
+    assert kind((0.3, 0.1, None)).kind == MISSED  # what is missed without it is missed with it
+    noise = [Cell((v,), {"add-remove": 9.0}) for v in (0.1, 0.2, 0.3)]
+    assert kind((0.3, 0.1, 0.2), noise).kind == BY_PRINTED
+    assert kind((0.3, 0.1, None), noise).kind == NOT_RUN
+
+
+def test_a_count_says_how_often_the_method_itself_is_not_run():
+    found = {"a": Verdict(BY_DEFAULT, UNTRIED), "b": Verdict(BY_DEFAULT, "the method reaches 1")}
+    assert count_words(found) == (
+        "Of 2 published numbers or orders of curves: by our default only 2 (the method itself run in 1)."
+    )
 
 
 def test_printed_noise_of_one_group_of_curves_says_nothing_of_their_order():

@@ -181,7 +181,7 @@ def lssgd(
 
 
 def mpc_gradient(epsilon: float, delta: float, *, steps: int, table: bool = False) -> float:
-    r"""MPC Grad P: ``s^2 = 8 G^2 T ln(1/delta) / (m^2 n1^2 eps^2)``; its ``table`` leaves out the logarithm.
+    r"""MPC Grad P: ``s^2 = 8 G^2 T ln(1/delta) / (m^2 n1^2 eps^2)``; the ``table`` lacks ``4 ln(1/delta)``.
 
     The noise of the table is ``sqrt(2T) G / (m n1 eps)``.
     """

@@ -177,7 +177,7 @@ def _average_objectives(
 
 
 def _paper(world: Callable[[], World], which: int, solver: Any, key: str) -> tables.Runs:
-    """Descend with the noise of the paper's table, which leaves out the logarithm of its formula."""
+    """Descend with the noise of the paper's table, which leaves out ``4 ln(1/delta)`` of its formula."""
 
     def once(seed: int) -> tables.Outcome:
         here, ask, noise_of = world(), Ask(EPSILON, DELTA), partial(gradient_noise, table=True)

@@ -199,6 +199,7 @@ def cell_of(outcomes: Sequence[Mapping[str, Any]]) -> Cell:
 REPRODUCED, BY_METHOD, BY_DEFAULT = "reproduced", "beaten by the method", "by our default only"
 BY_PRINTED, NOT_REPRODUCIBLE, MISSED = "by the printed noise only", "not reproducible", "missed"
 NOTHING, UNJUDGED, NOT_RUN = "printed number of a model that predicts nothing", "not judged", "not run"
+UNTRIED = "the method itself is not run"
 KINDS = (REPRODUCED, BY_METHOD, BY_DEFAULT, BY_PRINTED, NOT_REPRODUCIBLE, MISSED, NOTHING, UNJUDGED, NOT_RUN)
 
 
@@ -315,7 +316,7 @@ def _standing(table: Table, row: Row, cells: Cells, cell: Cell, errors: float = 
 def _reach_words(table: Table, row: Row, cells: Cells, cell: Cell | None) -> str:
     """Say what the method itself reaches, in all units that count."""
     if cell is None:
-        return "the method itself is not run"
+        return UNTRIED
     assert row.published is not None
     said = [
         f"{cell.mean / ours:.4g}{name} for {row.published / printed:.4g}"
@@ -352,8 +353,8 @@ def _by_printed(table: Table, row: Row, cells: Cells) -> tuple[str, list[str]]:
 def _order(table: Table, row: Row, made: Made) -> Verdict:
     """Compare the sound modes of the methods at one epsilon with the order of the curves in the figure."""
     beside = [(r, cells) for r, cells in made if (r.group, r.epsilon) == (row.group, row.epsilon)]
-    found, nothing = _methods(beside, "sound"), table.trivial.get(row.group)
-    here = _ranking_words(table, found)
+    found, nothing = _methods(table, beside, "sound"), table.trivial.get(row.group)
+    here = _ranking_words(found)
     if len(found) < 2:
         return Verdict(NOT_RUN, f"of the curves there is only {here}")
     kind, reasons = _behind(table, beside, found)
@@ -361,16 +362,20 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
         words = f"no curve is better than a model that predicts nothing ({nothing:.3g}): {here}"
         kind = kind if kind == BY_PRINTED else MISSED  # the settings are ours
     elif shown := _shows_order(table, row, found):
-        return Verdict(REPRODUCED, f"the order of the curves as far as they are apart, {here}")
+        kind, words, reasons = REPRODUCED, f"the order of the curves as far as they are apart, {here}", []
     else:
         words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
         kind = MISSED if shown is None and kind == NOT_REPRODUCIBLE else kind
+    ranked = {method for group in table.order_of(row) for method in group}
+    without = ", ".join(sorted({r.method for r, _ in beside} & ranked - found.keys()))
+    if without and kind in (REPRODUCED, BY_PRINTED):  # a curve that is not there cannot come as the text says
+        return Verdict(NOT_RUN, f"no run of {without} is kept; {words}")
     return Verdict(kind, "; ".join([words, *reasons]))
 
 
 def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str, list[str]]:
     """Return the kind of an order that is not seen, what the printed noise shows, and our default if best."""
-    printed, row, kind, said = _methods(beside, "paper"), beside[0][0], MISSED, []
+    printed, row, kind, said = _methods(table, beside, "paper"), beside[0][0], MISSED, []
     order = table.order_of(row)
     if sum(bool(printed.keys() & group) for group in order) > 1:  # of one group alone there is no order
         shown = _shows_order(table, row, printed)
@@ -378,7 +383,7 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str,
         beyond = max(best, default=0.0) > row.epsilon  # noise of others that is too small helps them alone
         kind = NOT_REPRODUCIBLE if shown is False else BY_PRINTED if shown and beyond else MISSED
         words = {True: "shows it", False: "does not show it either", None: "tells no order"}[shown]
-        said.append(f"paper mode {words}: {_ranking_words(table, printed)}")
+        said.append(f"paper mode {words}: {_ranking_words(printed)}")
     ours = _finite(beside[0][1]["default"])
     if (
         ours
@@ -389,24 +394,17 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str,
     return kind, said
 
 
-def _methods(beside: Made, mode: str) -> dict[str, Cell]:
-    """Return the curves of a figure, without rows of ours that stand beside them."""
-    return {
-        row.method: cell
-        for row, cells in beside
-        if isinstance(cell := cells[mode], Cell) and not row.method.endswith("nothing set")
-    }
+def _methods(table: Table, beside: Made, mode: str) -> dict[str, Cell]:
+    """Return the curves of a figure from best to worst, without rows of ours that stand beside them."""
+    curves = [(row.method, cell) for row, cells in beside if isinstance(cell := cells[mode], Cell)]
+    curves.sort(key=lambda curve: -table.gain(curve[1].mean, 0.0))
+    return {method: cell for method, cell in curves if not method.endswith("nothing set")}
 
 
-def _ranking(table: Table, found: Mapping[str, Cell]) -> list[str]:
-    return sorted(found, key=lambda method: -table.gain(found[method].mean, 0.0))
-
-
-def _ranking_words(table: Table, found: Mapping[str, Cell]) -> str:
+def _ranking_words(found: Mapping[str, Cell]) -> str:
     """Return methods from best to worst, each with its number and the epsilon that its noise certifies."""
-    cells = {method: found[method] for method in _ranking(table, found)}
-    worst = {m: f" (certified: {short(max(c.certified.values()))})" for m, c in cells.items() if c.certified}
-    return ", ".join(f"{m} {c.mean:.3g}{worst.get(m, '')}" for m, c in cells.items())
+    worst = {m: f" (certified: {short(max(c.certified.values()))})" for m, c in found.items() if c.certified}
+    return ", ".join(f"{m} {c.mean:.3g}{worst.get(m, '')}" for m, c in found.items())
 
 
 def _beats_nothing(table: Table, row: Row, cell: Cell) -> bool:
@@ -420,10 +418,9 @@ def _beats_nothing(table: Table, row: Row, cell: Cell) -> bool:
 def _shows_order(table: Table, row: Row, found: Mapping[str, Cell]) -> bool | None:
     """Tell whether methods come in the order of the figure; None where no two of them are apart."""
     rank = {method: place for place, group in enumerate(table.order_of(row)) for method in group}
-    here = [method for method in _ranking(table, found) if method in rank]
     apart = [
         (one, other)
-        for one, other in combinations(here, 2)
+        for one, other in combinations([method for method in found if method in rank], 2)
         if _beats_nothing(table, row, found[one]) and _apart(found[one], found[other])
     ]
     if any(rank[one] > rank[other] for one, other in apart):
@@ -474,8 +471,10 @@ def markdown(table: Table, made: Made, command: str) -> str:
 
 def count_words(found: Mapping[str, Verdict]) -> str:
     """Say how many published numbers or orders of curves were reached, and by what."""
-    counts = ", ".join(f"{kind} {count}" for kind, count in count_kinds(found).items() if count)
-    return f"Of {len(found)} published numbers or orders of curves: {counts}."
+    counts = {kind: f"{kind} {count}" for kind, count in count_kinds(found).items() if count}
+    if without := sum(one == Verdict(BY_DEFAULT, UNTRIED) for one in found.values()):
+        counts[BY_DEFAULT] += f" (the method itself run in {count_kinds(found)[BY_DEFAULT] - without})"
+    return f"Of {len(found)} published numbers or orders of curves: {', '.join(counts.values())}."
 
 
 def _line(table: Table, row: Row, cells: Cells, said: str) -> str:
