@@ -13,6 +13,7 @@ from sordino.accounting.conversions import gaussian_epsilon
 from sordino.kernel import Relation
 from sordino.kernel.events import compose_events, poisson_event, repeat_event
 from sordino.literature import formulas
+from sordino.literature import pca as of_texts
 from sordino.literature.reproduce import pca
 
 
@@ -49,7 +50,7 @@ def test_the_smaller_noise_is_certified_for_the_rows_that_it_hides(monkeypatch):
 
 @pytest.mark.parametrize(("method", "rounds"), [("Gaussian", 1), ("MOD-SULQ", 1), ("PPI", 5)])
 def test_the_noise_of_a_text_method_is_that_of_two_rows_a_root_of_two_apart(method, rounds):
-    std = pca.text_noise(method, 0.5, 1000, rounds)
+    std = of_texts.text_noise(method, 0.5, 1000, rounds)
     assert 0.99 * 0.5 < gaussian_epsilon(math.sqrt(2 * rounds) / std, pca.DELTA) <= 0.5
 
 
@@ -66,7 +67,7 @@ def test_two_unit_rows_and_their_products_with_a_basis_are_a_root_of_two_apart_a
 
 def test_a_step_of_the_texts_stochastic_methods_pays_for_all_that_a_record_moves():
     n, rounds, epsilon = 300, 2, 0.5
-    spca, vrpca = (pca.text_noise(m, epsilon, n, rounds) for m in ("DP-SPCA", "DP-VRPCA"))
+    spca, vrpca = (of_texts.text_noise(m, epsilon, n, rounds) for m in ("DP-SPCA", "DP-VRPCA"))
     drawn = repeat_event(poisson_event(1 / n, dp.GaussianDpEvent(spca)), n * rounds)
     assert certify(drawn, pca.DELTA, Relation.REPLACE_ONE).epsilon <= epsilon
     # The two parts of a step's noise: one hides a difference of norm 2, one the snapshot of each step.
@@ -81,8 +82,8 @@ def test_a_step_of_the_texts_stochastic_methods_pays_for_all_that_a_record_moves
 def test_without_noise_the_texts_methods_find_the_axes(monkeypatch, method):
     public = np.random.default_rng(1)
     rows = public.normal(size=(400, 8)) * 3.0 ** -np.arange(8)
-    points = pca.Points(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.zeros(400), 2)
-    monkeypatch.setattr(pca, "text_noise", lambda *_: 0.0)
-    basis = pca.text_axes(points, method, 1.0, max(pca.ROUNDS[method]), 0)
-    best = np.linalg.eigh(points.rows.T @ points.rows)[1][:, -2:]
-    assert np.linalg.norm(basis.T @ best) ** 2 == pytest.approx(2.0, abs=1e-3)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(rows.T @ rows / 400)
+    monkeypatch.setattr(of_texts, "text_noise", lambda *_: 0.0)
+    basis = of_texts.text_axes(values, vectors, 400, 2, method, 1.0, max(pca.ROUNDS[method]), 0)
+    assert np.linalg.norm(basis.T @ vectors[:, -2:]) ** 2 == pytest.approx(2.0, abs=1e-3)
