@@ -367,7 +367,7 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
         words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
         kind = MISSED if shown is None and kind == NOT_REPRODUCIBLE else kind
     ranked = {method for group in table.order_of(row) for method in group}
-    without = ", ".join(sorted({r.method for r, _ in beside} & ranked - found.keys()))
+    without = " and ".join(sorted({r.method for r, _ in beside} & ranked - found.keys()))
     if without and kind in (REPRODUCED, BY_PRINTED):  # a curve that is not there cannot come as the text says
         return Verdict(NOT_RUN, f"no run of {without} is kept; {words}")
     return Verdict(kind, "; ".join([words, *reasons]))
