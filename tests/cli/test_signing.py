@@ -1,6 +1,7 @@
 """What a data protection officer stumbled over before signing: each test failed before its mend."""
 
 import json
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -265,3 +266,65 @@ def test_what_left_the_run_without_noise_is_named(ward):
     page = page_of()[1]
     assert "taken for public: number of records: 600" in page
     assert "learns from that count, exactly, how many have no target" in page
+
+
+def asked_of(model, epsilon=0.3, *more):
+    """Return the last words of `sordino intervals` and its page."""
+    call = ("intervals", model, "w.csv", "--epsilon", epsilon, *BOOKED, "--report", "i.html", "--force")
+    return typed(*call, *more), Path("i.html").read_text("utf-8")
+
+
+def test_a_page_of_intervals_is_no_better_than_their_model(ward):
+    """Of an edited model, or one of another ledger, it was "private, confirmed", with lines to sign."""
+    fitted()
+    told, page = asked_of("m.sordino")
+    assert "Do not sign" not in told + page
+    assert "private, confirmed by ledger l.db, reservation 4" in page
+    assert '<th scope="col">signature</th>' in page
+    model = sordino.load("m.sordino")
+    model.intercept_ += 1e-9
+    model.save("edited.sordino")
+    typed("ledger", "create", "other.db", "ward", "--epsilon", 4, "--delta", 1e-4)
+    typed("fit", "w.csv", "--schema", "w.toml", "--epsilon", 0.9, "--ledger", "other.db", "--dataset", "ward",
+          "--output", "elsewhere.sordino")  # fmt: skip
+    reasons = {
+        "edited.sordino": "The model: the ledger knows the model of reservation 1, and this one has another",
+        "elsewhere.sordino": "The model: The ledger has no reservation of 'ward' for just these releases",
+    }
+    for file, why in reasons.items():
+        told, page = asked_of(file, 0.2)
+        assert f"Do not sign it. {why}" in told.splitlines()[-1]
+        assert '<span class="badge bad">unverified copy; NOT confirmed: the model' in page
+        assert "<strong>Do not sign this page.</strong>" in page
+        assert '<th scope="col">signature</th>' not in page
+    typed("intervals", "m.sordino", "w.csv", "--epsilon", 1, "--report", "n.html")
+    assert '<span class="badge mid">unverified copy' in Path("n.html").read_text("utf-8")
+
+
+def test_a_page_of_intervals_is_signed_for_the_model_too(ward):
+    """Of a model of epsilon 60 it said "0.3 epsilon (strong)", and e^0.3 above the signatures."""
+    typed("ledger", "create", "l.db", "much", "--epsilon", 100, "--delta", 0.1)
+    typed("fit", "w.csv", "--schema", "w.toml", "--epsilon", 60, "--delta", 0.01, "--ledger", "l.db",
+          "--dataset", "much", "--output", "weak.sordino")  # fmt: skip
+    call = ("intervals", "weak.sordino", "w.csv", "--epsilon", 0.3, "--ledger", "l.db", "--dataset", "much")
+    told = typed(*call, "--report", "i.html")
+    page = Path("i.html").read_text("utf-8")
+    signed = page[page.index("<h2>Signatures</h2>") :]
+    assert "(strong)" not in page.split("<main>")[0]
+    assert "epsilon with the model, at most (very little)" in page
+    assert '<span class="badge mid">private, confirmed' in page
+    assert ", protects little</span>" in page
+    assert "<strong>This protects little.</strong> Epsilon above 8" in page
+    assert "delta = 0.01 is at least 1/n" in signed
+    assert "This run and the fit of the model that this page shows, together: " in signed
+    assert float(re.search(r"a factor of e\^([\d.]+), but for a probability of 0.01\.", signed)[1]) > 50
+    assert "Before you sign: epsilon above 8 protects little" in told.splitlines()[-1]
+
+
+def test_both_percentages_of_a_page_of_intervals_agree(ward):
+    fitted()
+    page = asked_of("m.sordino")[1]
+    bet = re.search(r"at worst ([\d.]+ %) after seeing", page)[1]
+    own = page[page.index("A bet at 50 %") :].split('class="own">')[1].split("<")[0]
+    assert bet == own
+    assert "(this run and its model)" in page

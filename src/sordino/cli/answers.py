@@ -240,7 +240,7 @@ def intervals(
     """
     import sordino
     from sordino.cli.fit import finished_run, run_of
-    from sordino.cli.look import write_page
+    from sordino.cli.look import ask_ledger, write_page
     from sordino.cli.rows import for_model
     from sordino.report.plots import margin_words
     from sordino.report.run_page import interval_words
@@ -250,22 +250,26 @@ def intervals(
     asked = shared.take_budget(how)
     fitted, file = sordino.load(model), shared.data_file(data, how)
     rows = for_model(file, fitted, judge=True, target=target)
+    facts = about(model)
+    fit = {"dataset": asked["dataset_id"], **facts["about"].get("run", {})}
+    base = ask_ledger(fitted, asked["ledger"], fit)
     found = sordino.intervals(fitted, rows.X, rows.y, groups=rows.groups, confidence=confidence, **asked)
+    page = None
     if report is not None:
-        run = finished_run(begun, found.privacy) | {"version": about(model)["version"]}
-        run["of"] = (
-            f"{model.name}, digest {model_digest(fitted)[:16]}: its own page says what it cost besides"
-        )
-        shared.tell_doubts(write_page(found, report, run, ledger=asked["ledger"]))
+        run = finished_run(begun, found.privacy) | {"version": facts["version"]}
+        run["of"] = f"{model.name}, digest {model_digest(fitted)[:16]}"
+        page = write_page(found, report, run, ledger=asked["ledger"], base=base)
     shared.tell_budget(asked)
     if shared.wants_json():
         privacy = found.privacy.to_dict()
         shared.document({"confidence": confidence, "intervals": found.records(), "privacy": privacy})
+        shared.tell_doubts(page)
         return
     click.echo(f"Effects on {margin_words(fitted)}, with {100 * confidence:.3g} % intervals:")
     shared.show_table(("", ""), [(line["name"], interval_words(line)) for line in found.records()])
     click.echo(f"{shared.guarantee(found.privacy)}.")
     click.echo("".join(f"Note: {line}.\n" for line in found.privacy.notes), nl=False)
+    shared.tell_doubts(page)
 
 
 def _private(score: Any) -> dict[str, Any]:

@@ -88,17 +88,14 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> N
 
 def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> Any:
     """Return the standing of a saved model, as far as a ledger confirms it; None where nothing was paid."""
-    from sordino.estimators.pipeline import schema_of
-    from sordino.report.page import booking_of
-    from sordino.report.standing import Standing, unmarked_columns
-    from sordino.saving.files import model_digest, report_of
+    from sordino.report.standing import standing_of
+    from sordino.saving.files import report_of
 
     report, dataset = report_of(model), run.get("dataset") or ("" if "dataset" in run else None)
     if report is None:
         return None
     ran = (run["started"], run["finished"]) if "started" in run else None
-    found, booking = booking_of(report, ledger, dataset, ran, model_digest(model))
-    return Standing.of(found, booking, unmarked=unmarked_columns(schema_of(model), booking))
+    return standing_of(model, report, ledger, dataset, ran)
 
 
 def _effect(shape: Any) -> tuple[str, ...]:

@@ -582,4 +582,5 @@ def tell_schema_price(report: Any) -> None:
 
 def tell_doubts(standing: Any) -> None:
     """Say why nobody should sign a page that was written beside a result, and what to know before."""
-    click.echo("".join(f"{line}\n" for line in standing.verdict), nl=False, err=True)
+    verdict = () if standing is None else standing.verdict
+    click.echo("".join(f"{line}\n" for line in verdict), nl=False, err=True)

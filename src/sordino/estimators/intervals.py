@@ -59,6 +59,7 @@ class Intervals:
     low, high : the ends of the interval of each coefficient, infinite where the records do not tell it apart
         from others, as for the lines and hats of one column of a table: see ``shapes_`` for these.
     confidence, privacy : as asked, and the :class:`sordino.PrivacyReport` of these intervals.
+    fitted : the model that was asked for; ``model`` is the best one of single columns where this has pairs.
     """
 
     model: Any
@@ -68,6 +69,7 @@ class Intervals:
     intercept_: float
     _units: Units = field(repr=False)
     _step: Step = field(repr=False)
+    fitted: Any = field(repr=False)
 
     def _deviations(self, rows: Floats) -> Floats:
         """Return the standard error of linear functions of coefficients and intercept; inf if not known."""
@@ -233,7 +235,7 @@ def intervals(
     n = row_count(X) if groups is None else np.unique(number_owners(groups)).size
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     declared = (line for line in model.privacy_.public if not line.startswith("number of "))
-    model, said = _plain_model(model, n * ask.epsilon)
+    given, (model, said) = model, _plain_model(model, n * ask.epsilon)
     units, most = units_of(model), _MOST_COLUMNS if groups is None else _MOST_OF_PERSONS
     if len(units.back) > most:
         raise UnsupportedError(
@@ -277,7 +279,7 @@ def intervals(
         )
         step = replace(step, ends=False)
     coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])
-    return Intervals(model, report, level, coef, intercept, units, step)
+    return Intervals(model, report, level, coef, intercept, units, step, given)
 
 
 def _warn(asked: str, report: PrivacyReport, text: str) -> PrivacyReport:

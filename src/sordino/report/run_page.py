@@ -33,7 +33,7 @@ from sordino.ledger.address import code_digest
 from sordino.ledger.address import person as user
 from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.plots import coefficients_of, margin_words, target_words
-from sordino.report.standing import Page, Standing, unmarked_columns
+from sordino.report.standing import Page, Standing, standing_of, unmarked_columns
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, composed, guess, percent, strength
 from sordino.saving.files import model_digest
@@ -500,6 +500,7 @@ def report_html(
     about: Mapping[str, str] | None = None,
     assume_public: Sequence[str] = (),
     person: str | None = None,
+    base: Standing | None = None,
 ) -> Page:
     """Return one self-contained HTML page about a run; its ``standing`` says whether it may be signed.
 
@@ -521,6 +522,8 @@ def report_html(
     assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
     person : who ran it, as its file says; None takes ``SORDINO_PERSON`` or the name of the account, of a run
         of this process.
+    base : of intervals, the standing of the model that they were asked of; None takes that of a model of this
+        process as it is, and asks ``ledger`` and ``dataset_id`` for one that was read from a file.
 
     **Privacy.** The page shows released numbers, declared constants and the counts that the report names as
     public, by a fixed list of attributes; of a model that is not private nothing but its kind.
@@ -535,12 +538,14 @@ def report_html(
     copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran, asked)
     judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id))
     unmarked = unmarked_columns(schema_of(getattr(model, "model", model)), booking)
-    standing = Standing.of(report, booking, lines=judged, unmarked=unmarked)
-    base, both = getattr(model, "model", None), report
-    if isinstance(model, (Intervals, PredictionIntervals)) and report.status.holds:
-        fitted = report_of(base)
-        if (fitted.unit, fitted.relation) == (report.unit, report.relation):
-            both = composed([("intervals", report), ("model", fitted)])
+    part, both, lines = "the model", report, list(judged)
+    if isinstance(model, (Intervals, PredictionIntervals)):
+        part, both, line = _with_model(model, report, base, ledger, dataset_id)
+        lines.append(line)
+    standing = Standing.of(report, booking, part, lines, unmarked, both)
+    whole, beside = both.whole, ["the model"] * (both is not report) + ["the schema"] * bool(both.whole)
+    if beside and whole is None:
+        whole = both.epsilon, both.delta
     again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     again = again if hasattr(model, "fit") else ""
     event = json.dumps(encode(report.event), indent=1)
@@ -575,10 +580,11 @@ def report_html(
             about=dict(about or {}),
             holds=report.status.holds,
             odds=both.odds,
-            both=None if both is report else both,
-            whole=report.whole,
+            both=both,
+            whole=whole,
+            beside=" and ".join(beside),
             counted=next((line for line in public if line.startswith(_COUNTED)), ""),
-            compared=compare_attacks(report),
+            compared=compare_attacks(both),
             command=command or again,
             event=event,
             attacked=attack_section(model) if report.status.holds else "",
@@ -586,6 +592,26 @@ def report_html(
     )
     page.standing = standing
     return page
+
+
+def _with_model(
+    found: Intervals | PredictionIntervals,
+    report: PrivacyReport,
+    base: Standing | None,
+    ledger: Any,
+    dataset_id: str | None,
+) -> tuple[str, PrivacyReport, Line]:
+    """Return the name of a run of intervals, its guarantee with the model, and what is said of both."""
+    fitted = getattr(found, "fitted", found.model)
+    own = report_of(fitted)
+    base = base or standing_of(fitted, own, ledger if own.copied else None, dataset_id)
+    line: Line = {"doubts": base.doubts}
+    if (own.unit, own.relation) != (report.unit, report.relation):
+        words = f"the model protects one {own.unit} ({own.relation.value}), and its price is not counted here"
+        line |= {"weak": base.weak, "caution": "; ".join([words, *base.cautions])}
+    elif report.status.holds:
+        return "this run", composed([("intervals", report), ("model", base.report)]), line
+    return "this run", report, line
 
 
 def attack_section(model: Any) -> str:

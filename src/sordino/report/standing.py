@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sordino.report.page import Booking
+from sordino.estimators.pipeline import schema_of
+from sordino.report.page import Booking, booking_of
 from sordino.runs import PrivacyReport
 from sordino.runs.report import Status
+from sordino.saving.files import model_digest
 from sordino.tables.schema import Schema, column_digest
 
 
@@ -57,11 +59,14 @@ class Standing:
         part: str = "the model",
         lines: Sequence[Mapping[str, Any]] = (),
         unmarked: Sequence[str] = (),
+        both: PrivacyReport | None = None,
     ) -> Standing:
         """Return the standing of a part of a page.
 
         ``lines`` are those of the scores beside it, ``unmarked`` columns that were learned and do not say so.
+        ``both`` is the guarantee of the part and of the model under it; None where there is no other.
         """
+        warning = (both or report).warning
         doubts = [
             *doubts_of(part, report, booking),
             *doubts_of_schema(unmarked),
@@ -70,8 +75,8 @@ class Standing:
         status = Status.worst([report.status, *(doubt.status for doubt in doubts)])
         said = isinstance(booking, Booking) and (report.is_private or booking.doubt)
         booked = booking.confirmation if isinstance(booking, Booking) and said else ""
-        cautions = filter(None, [report.warning, *(line.get("caution") for line in lines)])
-        weak = bool(report.warning) or any(line.get("weak") for line in lines)
+        cautions = filter(None, [warning, *(line.get("caution") for line in lines)])
+        weak = bool(warning) or any(line.get("weak") for line in lines)
         return cls(report, part, status, booked, tuple(doubts), tuple(cautions), weak)
 
     @property
@@ -129,6 +134,15 @@ def doubts_of(part: str, report: PrivacyReport, booking: Booking | str) -> tuple
     else:
         words = "the price of its schema was read from a file, and the ledger has no receipt for it"
     return (Doubt(part, words, denied, status),)
+
+
+def standing_of(
+    model: Any, report: PrivacyReport, ledger: Any, dataset_id: str | None, ran: tuple[str, str] | None = None
+) -> Standing:
+    """Return the standing of a fitted model by itself: one that was read from a file, by its digest."""
+    digest = model_digest(model) if report.copied else None
+    found, booking = booking_of(report, ledger, dataset_id, ran, digest)
+    return Standing.of(found, booking, unmarked=unmarked_columns(schema_of(model), booking))
 
 
 def unmarked_columns(schema: Schema | None, booking: Booking | str) -> list[str]:
