@@ -374,3 +374,16 @@ def test_one_target_without_noise_is_that_constant():
     for value in (0.0, 5.0):
         model = LinearRegression(np.inf, data_norm=2.0, target_bound=10.0).fit(X, np.full(500, value))
         assert model.predict(X) == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize("column", ["nobody", "one in a thousand"])
+def test_a_column_that_few_or_none_have_leaves_the_slopes_of_counts_as_they_are(column):
+    rng, n = np.random.default_rng(1000), 100_000
+    flag, x = rng.random(n) < 0.5, rng.uniform(-1.0, 1.0, n)
+    shape = np.where(flag, 0.05, 5.0)  # the flag changes how counts spread and not their mean
+    y = rng.poisson(np.exp(0.5 * x) * rng.gamma(shape, 1.0 / shape)).clip(0, 100)
+    X = np.column_stack([flag, x, rng.random(n) < (0.001 if column == "one in a thousand" else 0.0)])
+    with seeded_noise_not_private(3):
+        model = LinearRegression(8.0, 1e-7, loss="poisson", data_norm=1.8, target_bound=100.0)
+        found = np.ravel(model.fit(X.astype(float), y.astype(float)).coef_)
+    np.testing.assert_allclose(found[:2], [0.0, 0.5], atol=0.15)  # -1.3 for the flag, where all steps were short

@@ -477,7 +477,7 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
     elif asks and moments is not None:
         bowl = whole.bowl(moments)
         slopes, start = Slopes.of(whole, bowl, least), whole.possible(found.w, bowl) / whole.units
-        step = newton_steps(slopes, slopes.bowl_at, start, asks, whole.longest)
+        step = newton_steps(slopes, slopes.bowl_at, start, asks)
         bends = np.maximum(np.diag(step.axes.T @ bowl.slopes @ step.axes), max(bowl.unsure, NOTHING))
         clipped = _CLIPPED * (1.0 / max(found.bend, _UNCLIPPED) - 1.0) / np.sqrt(problem.population * bends)
         out = _noise_after(out, replace(step, w=step.w * whole.units, added=np.maximum(step.added, clipped)))
@@ -718,7 +718,8 @@ def _step(whole: Whole, start: Floats, width: float, asks: int) -> Believed:
     def bowl_at(w: Floats, last: Bowl | None) -> Bowl:
         return whole.bowl_of_counts(w / units, last)
 
-    found = newton_steps(score, bowl_at, start * units, asks, whole.longest)
+    entries = np.abs(whole.own.scale) * (whole.problem.data_norm + np.abs(whole.own.shift))
+    found = newton_steps(score, bowl_at, start * units, asks, np.pad(entries, (0, units.size - entries.size)))
     return replace(found, w=found.w / units)
 
 

@@ -123,10 +123,11 @@ class Bowl:
         more = np.maximum(np.minimum(seen, 1e6 * bends) - bends, 0.0)
         return replace(self, matrix=self.matrix + (axes * more) @ axes.T) if more.any() else self
 
-    def shorten(self, moved: Floats, gradient: Floats, variance: Floats, longest: float) -> Floats:
+    def shorten(self, moved: Floats, gradient: Floats, variance: Floats, longest: Floats | float) -> Floats:
         """Return a move of the slopes with that of the offset, no longer than the curvature holds for.
 
-        A column that few rows have moves only their margins, by its whole entry: it is shortened by itself.
+        A column that few rows have moves only their margins, by its whole entry: it is shortened by itself,
+        by the ``longest`` entry that it may have.
         What noise of this variance could cause moves no offset.
         """
         if not self.grows:
@@ -157,7 +158,7 @@ def newton_steps(
     bowl_at: Callable[[Floats, Bowl | None], Bowl],
     start: Floats,
     asks: int,
-    longest: float,
+    longest: Floats | float = 0.0,
 ) -> Believed:
     """Return the point after Newton steps on gradients with noise, as far as these are no noise.
 
