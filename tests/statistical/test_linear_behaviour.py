@@ -386,4 +386,4 @@ def test_a_column_that_few_or_none_have_leaves_the_slopes_of_counts_as_they_are(
     with seeded_noise_not_private(3):
         model = LinearRegression(8.0, 1e-7, loss="poisson", data_norm=1.8, target_bound=100.0)
         found = np.ravel(model.fit(X.astype(float), y.astype(float)).coef_)
-    np.testing.assert_allclose(found[:2], [0.0, 0.5], atol=0.15)  # -1.3 for the flag, where all steps were short
+    np.testing.assert_allclose(found[:2], [0.0, 0.5], atol=0.15)  # was -1.3 for the flag
