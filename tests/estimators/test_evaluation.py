@@ -158,6 +158,7 @@ def test_r2_is_that_of_squared_errors_as_they_are():
     assert above.baseline is None  # a constant scores more than 0 with the same clip
     said = scores_of({"r2": above})[0]["words"]
     assert "Squared errors above 2500 count as 2500" in said
+    assert "targets and predictions clipped to their bounds" in said
     assert "bounds of targets and predictions: declared" in above.privacy.public
 
 

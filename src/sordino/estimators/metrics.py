@@ -799,7 +799,8 @@ METRICS = {
         ),
         MetricRow(
             "r2", "r2", "values",
-            "squared error, target and its square (R2 is 1 - mean squared error / variance of targets)",
+            "squared error, target and its square, targets and predictions clipped to their bounds "
+            "(R2 is 1 - mean squared error / variance of targets)",
             bound=lambda limits: 4.0 * limits.reach**2,  # that of the whole range: no error is larger
             gain=True, share=True, private=r_squared,
             exact=_sklearn("r2_score", "targets", "predicted"), constant=lambda _: 0.0,
