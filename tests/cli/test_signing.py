@@ -181,6 +181,9 @@ def test_a_score_that_was_booked_on_another_data_set_is_confirmed_there(ward):
     typed("evaluate", "m.sordino", "test.csv", "--epsilon", 1, *place, "--output", "a.json")
     told, page = page_of("--scores", "a.json")
     assert "private, confirmed by ledger l.db, data set test, reservation 1: releases and file" in page
+    words = "the score 'accuracy on test.csv': booked on data set test, not on ward"
+    assert f"Before you sign: {words}." in told
+    assert "Other scores that were booked are not shown" in page
     assert "Do not sign" not in told
     assert "The ledger has no reservation of 'ward'" in refused_page(said_by("a.json", notes=[]))
 
@@ -198,6 +201,7 @@ def test_an_exact_score_of_the_file_of_the_fit_is_refused_and_others_are_a_cauti
     told, page = page_of("--scores", "x.json")
     assert "Before you sign: the score 'accuracy on public.csv' is exact: nobody checked" in told
     assert '<span class="badge mid">private, confirmed' in page
+    assert "releases, model and file; beside an exact score that nobody checked</span>" in page
     assert page.index("<strong>Before you sign.</strong>") < page.index('<th scope="col">signature</th>')
 
 
@@ -328,3 +332,28 @@ def test_both_percentages_of_a_page_of_intervals_agree(ward):
     own = page[page.index("A bet at 50 %") :].split('class="own">')[1].split("<")[0]
     assert bet == own
     assert "(this run and its model)" in page
+
+
+def test_a_paid_score_on_the_records_of_the_fit_is_said_above_the_signatures(ward):
+    fitted()
+    typed("evaluate", "m.sordino", "w.csv", "--epsilon", 1, *BOOKED, "--output", "s.json")
+    told, page = page_of("--scores", "s.json")
+    assert (
+        "records that it was fitted to flatter it" in page[page.index("<strong>Before you sign.</strong>") :]
+    )
+    assert told.count("records that it was fitted to flatter it") == 1
+
+
+def test_a_page_says_what_was_saved_first_by_whom_and_which_noise(ward, monkeypatch):
+    """It said "the one that was released then", "Run by: not stated", and nothing of noise in doubles."""
+    monkeypatch.setenv("SORDINO_PERSON", "Ann Runner")
+    public = public_generator(1)
+    X, y = public.normal(size=(800, 3)) / 3, public.integers(0, 2, 800)
+    book = {"ledger": "l.db", "dataset_id": "ward", "delta": 1e-6, "data_norm": 1.0, "classes": [0, 1]}
+    for secure in (False, True):
+        model = sordino.LogisticRegression(0.5 + secure, secure_noise=secure, **book).fit(X, y)
+        model.save("m.sordino")
+        page = page_of("--dataset", "ward")[1]
+        assert "The model is the one that was first saved by the process that booked it" in page
+        assert "<dt>Run by</dt><dd>Ann Runner</dd>" in page
+        assert ("Not rounded to a lattice: the guarantee is for real numbers" in page) is not secure

@@ -159,10 +159,11 @@ def evaluate(
     An exact score on sensitive rows tells about them, so one of --epsilon and --public has to be said.
     """
     import sordino
-    from sordino.cli.look import SEEN, ask_ledger
+    from sordino.cli.look import ask_ledger
     from sordino.cli.rows import for_model
     from sordino.estimators.evaluation import alike_words
     from sordino.estimators.metrics import find_metric
+    from sordino.report.run_page import SEEN
     from sordino.saving.files import about, model_digest
 
     if public == (chosen["epsilon"] is not None):

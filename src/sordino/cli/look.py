@@ -15,8 +15,6 @@ from sordino.errors import InvalidInputError
 
 SIGNED = ("purpose", "controller", "approver", "basis", "recipients", "kept_until")
 """What the page says about those who answer for it, besides its author."""
-SEEN = ", by its name the file that it was fitted to: no test"
-"""How a score says that its records were those of the fit."""
 
 REST = ("(other)", "(missing)")
 """Nobody may have other levels, and gaps."""
@@ -230,6 +228,8 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> An
 
 def _score(path: Path, digest: str, run: dict[str, Any]) -> tuple[str, Any]:
     """Return the name and the score in a file of `sordino evaluate --output`, of this model."""
+    from sordino.report.run_page import SEEN
+
     try:
         text = path.read_bytes()
         found = json.loads(text)

@@ -329,7 +329,7 @@ def model_notes(model: Any, epsilon: Any) -> tuple[str, ...]:
         return ()
     said = (
         f"The model itself is {status}: what is said through it about these records is not private either, "
-        "unless the model was fitted on other records."
+        "unless the model was fitted on other records"
     )
     warnings.warn(NotPrivateWarning(said), stacklevel=levels_to_the_caller())
     return (said,)

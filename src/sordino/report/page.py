@@ -175,6 +175,12 @@ class Booking:
         return f"{' and '.join(parts)} {words}; {known[self.doubt]}"
 
     @property
+    def person(self) -> str:
+        """Who booked it, where that is one person and the ledger knows the model; else the empty text."""
+        people = {after.person for _, after in self.parts}
+        return people.pop() if len(people) == 1 and not self.doubt else ""
+
+    @property
     def explanation(self) -> str:
         """What the digest of the model, or of the file, says to whoever would sign."""
         what = "model" if self.model == self.doubt else "file"

@@ -387,7 +387,16 @@ def _scree(model: Any) -> list[Line]:
     return [{"title": "Scree", "caption": caption, "bars": bars}]
 
 
-def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (report, "")) -> list[Line]:
+SEEN = ", by its name the file that it was fitted to: no test"
+"""How the name of a score says that its records were those of the fit."""
+
+
+def scores_of(
+    scores: Any,
+    digest: str = "",
+    confirm: Any = lambda report: (report, ""),
+    dataset_id: str | None = None,
+) -> list[Line]:
     """Return private scores as lines; a calibration curve by its error, a table by its groups.
 
     A score that says which model it is of must be of the model with this digest. ``confirm`` returns a report
@@ -411,7 +420,8 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
         report, part = getattr(parts[0][1] if parts else value, "privacy", None), f"the score {str(name)!r}"
         told = "nothing was paid: right only where these records are public, as somebody said"
         lines[0] |= {
-            "caution": f"{part} is exact: nobody checked this number, nor that its records are public"
+            "caution": f"{part} is exact: nobody checked this number, nor that its records are public",
+            "exact": True,
         }
         if isinstance(report, PrivacyReport):
             paid, booking = confirm(report)
@@ -419,8 +429,15 @@ def scores_of(scores: Any, digest: str = "", confirm: Any = lambda report: (repo
             delta = plain_number(float(at_most(report.delta)))
             spent = f"epsilon {at_most(report.epsilon)}, delta {delta} per {report.unit}"
             told = f"{spent}; {found.line}{', once for all groups' * bool(parts)}"
-            lines[0] |= {"doubts": found.doubts, "weak": found.weak}
-            lines[0]["caution"] = report.warning and f"{part}: {report.warning}"
+            lines[0] |= {"doubts": found.doubts, "weak": found.weak, "exact": False}
+            place = booking.history.dataset_id if isinstance(booking, Booking) else dataset_id
+            said = (
+                report.warning,
+                "records that it was fitted to flatter it" if SEEN in name else "",
+                f"booked on data set {place}, not on {dataset_id}" if place != dataset_id else "",
+            )
+            words = "; ".join(filter(None, said))
+            lines[0]["caution"] = words and f"{part}: {words}"
         out += [line | {"price": told} for line in lines]
     return out
 
@@ -531,12 +548,13 @@ def report_html(
     report = report_of(model, assume_public)
     dataset_id = getattr(model, "dataset_id", None) if dataset_id is None else dataset_id
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
-    origin = provenance(model, dataset_id, person or ("" if report.copied else user()), config)
     contents = contents_of(model, report)
     digest = "" if isinstance(model, PrivacyReport) else model_digest(model)
     asked = None if model is report or not report.copied else digest
     copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran, asked)
-    judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id))
+    booked = booking.person if isinstance(booking, Booking) else ""
+    origin = provenance(model, dataset_id, person or (booked if copied else user()), config)
+    judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id), dataset_id)
     unmarked = unmarked_columns(schema_of(getattr(model, "model", model)), booking)
     part, both, lines = "the model", report, list(judged)
     if isinstance(model, (Intervals, PredictionIntervals)):
@@ -564,6 +582,7 @@ def report_html(
             report=report,
             origin=origin,
             contents=contents,
+            in_doubles=any(r.noise_multiplier > 0 and "exact" not in r.mechanism for r in both.releases),
             booked=booking if isinstance(booking, Booking) else None,
             confirmed=copied and report.is_private,
             not_booked=booking if isinstance(booking, str) else "",

@@ -41,6 +41,7 @@ class Standing:
     doubts : why nobody should sign; without any the page may be signed.
     cautions : what whoever signs has to know first.
     weak : the guarantee of the model, or of a score, protects little.
+    exact : a score is exact, and nobody checked it.
     """
 
     report: PrivacyReport
@@ -50,6 +51,7 @@ class Standing:
     doubts: tuple[Doubt, ...]
     cautions: tuple[str, ...]
     weak: bool
+    exact: bool
 
     @classmethod
     def of(
@@ -77,7 +79,8 @@ class Standing:
         booked = booking.confirmation if isinstance(booking, Booking) and said else ""
         cautions = filter(None, [warning, *(line.get("caution") for line in lines)])
         weak = bool(warning) or any(line.get("weak") for line in lines)
-        return cls(report, part, status, booked, tuple(doubts), tuple(cautions), weak)
+        exact = any(line.get("exact") for line in lines)
+        return cls(report, part, status, booked, tuple(doubts), tuple(cautions), weak, exact)
 
     @property
     def denied(self) -> bool:
@@ -99,7 +102,8 @@ class Standing:
             words = f"{self.status}{others}{self.booked and f'; {self.part} is {self.booked}'}"
         else:
             words = f"{self.status}{self.booked and f', {self.booked}'}{others}"
-        return f"{words}, protects little" if self.weak else words
+        words += ", protects little" * self.weak
+        return f"{words}; beside an exact score that nobody checked" if self.exact else words
 
     @property
     def verdict(self) -> list[str]:
