@@ -13,6 +13,7 @@ from tests.cli.helpers import typed
 
 import sordino
 from sordino.kernel import public_generator
+from sordino.report import report_html
 from sordino.tables import Category, Number, Person, Target
 
 LEVELS = [f"town {i}" for i in range(12)]
@@ -357,3 +358,27 @@ def test_a_page_says_what_was_saved_first_by_whom_and_which_noise(ward, monkeypa
         assert "The model is the one that was first saved by the process that booked it" in page
         assert "<dt>Run by</dt><dd>Ann Runner</dd>" in page
         assert ("Not rounded to a lattice: the guarantee is for real numbers" in page) is not secure
+
+
+def test_in_python_a_model_that_was_read_is_asked_about_as_it_was_saved(ward):
+    """Intervals of a model with pairs are of another model, which no ledger knows."""
+    fitted("--set", "pairs=true", "--set", "knots=5")
+    model, table = sordino.load("m.sordino"), pd.read_csv("w.csv")
+    book = {"ledger": "l.db", "dataset_id": "ward"}
+    found = sordino.intervals(model, table, epsilon=0.3, **book)
+    assert found.model is not found.fitted is model
+    assert not report_html(found, **book).standing.doubts
+    assert "no ledger was asked" in str(report_html(found).standing.doubts[0])
+    model.intercept_ += 1e-9
+    assert report_html(found, **book).standing.denied
+
+
+def test_the_bet_on_a_person_is_on_all_of_their_records():
+    public = public_generator(3)
+    X, y = public.normal(size=(600, 2)) / 3, public.integers(0, 2, 600)
+    model = sordino.LogisticRegression(1.0, data_norm=1.0, classes=[0, 1])
+    assert "what the record of one of them holds, or an empty record in its place" in report_html(
+        model.fit(X, y)
+    )
+    page = report_html(model.fit(X, y, groups=np.arange(600) // 2))
+    assert "what the records of one of them hold, or an empty record in their place" in page
