@@ -234,7 +234,7 @@ def _lssgd(epsilon):
 
 
 def _frank_wolfe(epsilon, delta, relation):
-    scale = paper.multiplier(paper.frank_wolfe(epsilon, delta, steps=50), relation)
+    scale = paper.frank_wolfe(epsilon, delta, steps=50) / relation.contributions
     return pure(2 / scale, 50)
 
 

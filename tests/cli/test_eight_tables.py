@@ -62,7 +62,7 @@ def test_six_commands_run_on_a_table_by_following_the_docs(name, tmp_path, monke
     page = Path("m.html").read_text()
     for said in ("One column at a time", "Board", "a walk", "reservation 1", "best constant", "signature"):
         assert said in page
-    assert '<span class="badge">private</span>' in Path("fit.html").read_text()
+    assert '<span class="badge">private, confirmed by ledger budget.db' in Path("fit.html").read_text()
 
 
 def test_every_table_of_the_folder_is_walked():

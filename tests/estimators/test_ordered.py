@@ -119,7 +119,7 @@ def test_from_a_schema_to_a_score_by_commands(tmp_path, monkeypatch):
     fit = typed(
         "fit", "t.csv", "--schema", "s.toml", "--epsilon", 2, "--output", "m.sordino", "--report", "m.html"
     )
-    assert fit.startswith("OrderedLogisticRegression on 3000 records")
+    assert "\nOrderedLogisticRegression on 3000 records" in fit
     model = sordino.load("m.sordino")
     assert model.levels_.tolist() == LEVELS
     assert {shape.columns for shape in model.shapes_} >= {("a",), ("b",)}

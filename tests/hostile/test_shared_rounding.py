@@ -8,7 +8,7 @@ from tests.hostile.test_shared_rows import KINDS, SUMS
 import sordino
 from sordino.execute import LocalExecutor
 from sordino.execute.persons import SharedExecutor
-from sordino.kernel import Batch, Gaussian, Relation, Release
+from sordino.kernel import Batch, Gaussian, Laplace, Norm, Relation, Release
 from sordino.kernel.plan import Question
 from sordino.kernel.query import WHOLE, summation_error
 
@@ -30,7 +30,8 @@ def executor_of(kind, mine, norm):
 
 def question_of(name, executor):
     query, params, _ = SUMS[name]
-    release = Release(query, Gaussian(2.5, secure=True), mean=False)
+    noise = Laplace if query.norm is Norm.L1 else Gaussian
+    release = Release(query, noise(2.5, secure=True), mean=False)
     offer = executor.offer
     known = (
         release.sensitivity(Relation.REPLACE_ONE, params),

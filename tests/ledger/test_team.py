@@ -305,7 +305,7 @@ def test_the_chain_holds_who_booked(ledger):
     ledger.verify(receipts=receipts)
     with ledger._store.transaction(write=True) as store:
         store.execute("UPDATE sordino_reservations SET owner = replace(owner, '|', '|x') WHERE sequence = 2")
-    with pytest.raises(LedgerCorruptError, match="receipt"):
+    with pytest.raises(LedgerCorruptError, match="seal"):
         ledger.verify(receipts=receipts)
 
 

@@ -261,7 +261,7 @@ def test_what_fails_on_some_records_stays_unsaid():
         steps = make_private(
             model, LOSS, data, epsilon=float("inf"), delta=1e-3, steps=1, batch_size=len(data[0])
         )
-        steps._network.model.begun[0] = True
+        steps._session.made.task.engine.network.model.begun[0] = True
         next(iter(steps))
         found.append(torch.cat([p.grad.flatten() for p in model.parameters()]) * len(data[0]))
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)

@@ -101,7 +101,8 @@ def test_a_model_that_is_the_mean_says_so_once_and_how_well_that_is_known():
     assert not model.coef_.any()
     (mean,) = model.privacy_.releases
     known = float(re.search(r"known to \+-(\S+)", str(heard[0].message)).group(1))
-    assert known == pytest.approx(2 * 25_000 * mean.noise_multiplier / 300, rel=0.06)  # two digits are shown
+    laplace = np.sqrt(2) * 25_000 * mean.noise_multiplier / 300
+    assert known == pytest.approx(2 * laplace, rel=0.06)  # two digits are shown
     assert LinearRegression(epsilon=float("inf"), schema=schema).fit(table).score(table) > 0.99
 
 

@@ -54,6 +54,7 @@ from sordino.problems.losses import (
 )
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task
+from sordino.runs.promise import enclosing
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.auto import Around
 from sordino.solvers.base import LinearFit
@@ -293,7 +294,8 @@ class LinearModel(LinearParameters, Coefficients):
                 raise InvalidInputError(
                     f"Expected a solver in {solvers_with(**{what: True})} with {words}, got {self.solver!r}."
                 )
-        shape, once = (rows.population, X.shape[1]), ask.ledger is None
+        # Trials of a search add up as Gaussian releases.
+        shape, once = (rows.population, X.shape[1]), ask.ledger is None and enclosing() is None
         task = self._task(shape, ask, public, groups is not None, weights is not None, once)
         self.n_iter_ = self._run(task, rows, ask)
         return self

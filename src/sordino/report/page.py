@@ -163,7 +163,8 @@ class Booking:
         """What a page says beside a status: what of it the ledger confirms."""
         numbers = [str(step.entry.sequence) for _, step in self.parts if step.entry]
         kind = f"{'one of ' * bool(self.among)}reservation{'s' * (len(numbers) > 1)}"
-        words = f"confirmed by ledger {self.place}, {kind} {', '.join(numbers)}"
+        book = f"ledger {self.place}" if self.place else "its ledger"
+        words = f"confirmed by {book}, {kind} {', '.join(numbers)}"
         parts = ["releases", *(n for n, a in (("model", self.model), ("file", self.file)) if a == "known")]
         *first, last = parts
         if not self.doubt:

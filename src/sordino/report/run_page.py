@@ -9,6 +9,7 @@ import platform
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from numbers import Real
@@ -547,11 +548,13 @@ def report_html(
     """
     report = report_of(model, assume_public)
     dataset_id = getattr(model, "dataset_id", None) if dataset_id is None else dataset_id
-    ledger = getattr(model, "ledger", None) if ledger is None else ledger
+    named, ledger = ledger is not None, getattr(model, "ledger", None) if ledger is None else ledger
     contents = contents_of(model, report)
     digest = "" if isinstance(model, PrivacyReport) else model_digest(model)
     asked = None if model is report or not report.copied else digest
     copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran, asked)
+    if isinstance(booking, Booking) and not named:  # nobody asked for the name of the model's own ledger
+        booking = replace(booking, place="")
     booked = booking.person if isinstance(booking, Booking) else ""
     origin = provenance(model, dataset_id, person or (booked if copied else user()), config)
     judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id), dataset_id)
