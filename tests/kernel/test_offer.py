@@ -8,6 +8,7 @@ from tests.kernel.toys import Memory, Total, source
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import (
+    ClippedSum,
     Curator,
     Full,
     Gaussian,
@@ -50,6 +51,25 @@ class Unbounded:
 
     def evaluate(self, records, params):
         return 0.0
+
+
+class ByType(Total):
+    """A query that is typed to take sums for each unit."""
+
+    def evaluate(self, records: UnitSums, params):
+        return records.unit_sum(params, 1.0)
+
+
+class Untyped(ByType):
+    def evaluate(self, records, params):
+        return super().evaluate(records, params)
+
+
+class Named(ByType):
+    needs: ClassVar = (GramSums, Parts)
+
+    def evaluate(self, records: GramSums, params):
+        return records.part(0, 1)
 
 
 class Middle(Total):
@@ -158,3 +178,25 @@ def test_the_terms_of_a_sum_are_as_large_as_its_contribution():
     assert Total(2.7).reach(2.0) == 5.4
     assert Total().adds_up
     assert Counted().exact
+
+
+def test_a_query_needs_what_it_is_typed_to_take_or_names():
+    assert ByType.needs == (UnitSums,)
+    assert Untyped.needs == (UnitSums,)
+    assert Named.needs == (GramSums, Parts)
+
+
+def test_a_query_without_a_type_is_proven_for_single_records_only():
+    class Silent(ClippedSum):
+        def evaluate(self, records, params):
+            return 0.0
+
+    assert Silent.needs == (RecordSums,)
+
+
+def test_a_type_that_is_not_there_when_a_query_is_made_is_an_error():
+    with pytest.raises(KeyError, match="NoSuchGroup"):
+
+        class Misspelt(ClippedSum):
+            def evaluate(self, records: "NoSuchGroup", params):  # noqa: F821
+                return 0.0

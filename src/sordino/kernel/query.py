@@ -19,8 +19,8 @@ from sordino.kernel.clip.doubles import clipped_scalars
 from sordino.kernel.events import Relation
 from sordino.kernel.lazy import SparseVector, TouchMap
 
-# A group is a protocol. A query names groups in ``needs`` and takes its records as one of them; an executor
-# names groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
+# A group is a protocol. A query takes its records as one, and so needs it (:class:`Typed`); an executor names
+# groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
 # Groups in ``shortcuts`` are used where records have them, and done without elsewhere.
 
 Point: TypeAlias = Floats | SparseVector
@@ -392,7 +392,28 @@ def summation_error(count: int, reach: float) -> float:
     return 2.0 * count * (count + 16) * 2.0**-53 * reach
 
 
-class FromSum:
+class Typed:
+    """Base of queries that need of records the group that ``evaluate`` (or ``summed``) is typed to take.
+
+    mypy checks that nothing else is used. A class that needs several groups names them in ``needs``.
+
+    **Privacy.** The type says for which units the sensitivity is proven: no other executor answers.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)  # what is not declared is not proven for persons
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = vars(cls)
+        reader = own.get("summed", own.get("evaluate"))
+        if reader is not None and "needs" not in own:
+            said = reader.__annotations__.get("records", Any)
+            group = reader.__globals__[said] if isinstance(said, str) and said.isidentifier() else said
+            if getattr(group, "_is_protocol", False):
+                cls.needs = (group,)
+
+
+class FromSum(Typed):
     """Base of queries whose answer is a public function of a sum over records, which parts can add up to."""
 
     def summed(self, records: Any, params: Any) -> Answer:
@@ -412,14 +433,13 @@ def check_clip(clip: float) -> None:
     check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
 
 
-class ClippedSum:
+class ClippedSum(Typed):
     """Base of queries that add up one clipped vector per record.
 
     A record adds a vector of norm at most ``contribution(params)``, so replacing it moves the sum by
     at most twice that (``+C`` becomes ``-C``).
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)  # what is not declared is not proven for persons
     shortcuts: ClassVar[tuple[type, ...]] = ()
     norm = Norm.L2
     clip: float

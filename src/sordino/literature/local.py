@@ -154,8 +154,6 @@ class SingleMinimisers(ClippedSum):
     population: int
     factor: float = 1.0
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
-
     def contribution(self, params: Any = None) -> float:
         return self.clip / (self.population * self.strength) * (1 + 1e-12)
 

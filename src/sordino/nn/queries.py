@@ -50,8 +50,6 @@ class Block:
 class _GradientSum(OnLattice, ClippedSum):
     """A sum of what clips leave of gradients at ``params``, one point or several, by ``_terms``."""
 
-    needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
-
     engine: Engine
     block: Block | None
     _terms: Callable[..., list[tuple[Tensor, float, float]]]

@@ -82,8 +82,6 @@ class ColumnMoments(ClippedSum):
     units of R: the sensitivity is 2, not 2 sqrt 2. With squares that is false: x = (1, 0), y = (-.27, .96).
     """
 
-    needs: ClassVar[tuple[type, ...]] = (ColumnSums,)
-
     data_norm: float
     square: bool = False
 
@@ -229,8 +227,6 @@ class AffineGradient(ClippedSum):
     shortened selves is another one. Where noise is large, short margins keep the descent steady.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
-
     loss: Loss
     clip: float
     fair: bool = False
@@ -297,8 +293,6 @@ class MappedSum(ClippedSum):
     **Privacy.** A record adds a vector of norm at most 1.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
-
     def contribution(self, params: Any) -> float:
         return 1.0
 
@@ -320,8 +314,6 @@ class MappedGram(ClippedSum):
     **Privacy.** ``||z z^T||_F = ||z||^2 <= 1``: a row is clipped by its map, its square once more. Replacing
     a row moves the sum by ``sqrt(||z||^4 + ||y||^4 - 2 (z . y)^2) <= sqrt 2``.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     weighted: bool = field(default=False, kw_only=True)
 
@@ -383,8 +375,6 @@ class GramShells(OneCount):
     no two of them have a negative product: 1 in L2, sqrt 2 when a record is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
-
     def reach(self, params: Any) -> float:
         return affine_reach(1.0, params[0]) ** 2
 
@@ -418,8 +408,6 @@ class GradientShells(ClippedSum):
     **Privacy.** A record adds ``.8 / c`` times its clipped gradient, of norm at most .8, and to one shell
     ``.6 2^s`` times the rest of it, at most .6: together 1 in L2, and 2 when it is replaced.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     loss: Loss
 

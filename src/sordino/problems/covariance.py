@@ -88,8 +88,6 @@ class RowMoments(ClippedSum):
     because ``(1 + t)^2 (1 + w^2 (1 - t)^2) <= 4`` for t in [0, 1].
     """
 
-    needs: ClassVar[tuple[type, ...]] = (GramSums,)
-
     row_norm: float
     weight: float = 0.5
 

@@ -39,7 +39,6 @@ class GlmGradient(ClippedSum):
     **Privacy.** Sensitivity C (add-remove) or 2 C (replace-one) in L2, whatever the data.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
     shortcuts: ClassVar[tuple[type, ...]] = (OnePass,)
 
     loss: Loss
@@ -59,8 +58,6 @@ class GlmGradient(ClippedSum):
 @dataclass(frozen=True)
 class _OfTwoPoints(ClippedSum):
     """What sums at two released points, ``params = (w, a)``, share: a multiple of the row for each record."""
-
-    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
 
     loss: Loss
 
@@ -177,8 +174,6 @@ class StepSizeScores(FromSum):
     **Privacy.** Sensitivity ``clip`` in the largest entry under both relations; monotone under add-remove.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
-
     loss: Loss
     clip: float
     steps: tuple[float, ...]
@@ -263,8 +258,6 @@ class GradientCounts(OneCount):
     **Privacy.** A record adds one to one count: 1 in L2, and sqrt 2 when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
-
     loss: Loss
     cells: int = 4
 
@@ -295,8 +288,6 @@ class TargetCounts(OneCount):
 
     **Privacy.** A record adds one to one count or to none: 1 in L2, sqrt 2 when it is replaced.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         low, high = params
@@ -366,8 +357,6 @@ class ClassSums(ClippedSum):
     **Privacy.** ``||e_y - 1 / K||^2 = 1 - 1 / K``. Replacing a record by one of another class moves the sum
     by a vector of the squared norm ``(a^2 + b^2) (1 - 1 / K) + 2 a b / K <= 2``.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     outputs: int
 
@@ -458,7 +447,6 @@ class _Scores(FromSum):
     clip: float
     ridge_sum: float = 0.0  # ridge times the public number of records
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.LINF
     adds_up: ClassVar[bool] = False  # each answer holds the penalty
 
@@ -544,8 +532,6 @@ class RestrictedGradient(ClippedSum):
     **Privacy.** A record's entries are at most ``peak_clip`` each and ``clip`` in norm, so m of them have
     norm at most ``min(sqrt(m) peak_clip, clip)``.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
 
     loss: Loss
     peak_clip: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -113,8 +113,6 @@ class RobustSum(ClippedSum):
     of a sum. Records belong to blocks by position, which no other record can change.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
-
     columns: int
     truncation: Truncation = Truncation()
     blocks: int = 1
@@ -184,8 +182,6 @@ class RobustGradient(ClippedSum):
     **Privacy.** As for :class:`RobustSum`, with ``bound = truncation.bound(size, threshold)``.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
-
     loss: Loss
     truncation: Truncation = Truncation(by="norm")
     blocks: int = 1
@@ -246,8 +242,6 @@ class Part:
 class PartSizes(SizeCounts):
     """How many rows have a :class:`Part` (the params) whose norm lies in each cell of a logarithmic grid."""
 
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
-
     def evaluate(self, records: DenseRows, params: Part) -> Floats:
         sizes = np.zeros(records.count)
         for rows, block in records.scaled_rows(np.ones(records.count)):
@@ -266,8 +260,6 @@ class PartSum(ClippedSum):
     **Privacy.** ``||a|| <= 1`` by the clip and ``||a a^T||_F = ||a||^2 <= 1``, so a record adds a vector of
     norm at most 1, and twice that when it is replaced.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
 
     squares: bool = False
 
@@ -405,8 +397,6 @@ class BoundedMoments(ClippedSum):
     **Privacy.** In one column a record adds at most ``first`` and ``second / 2``: their sum in L1, their
     hypotenuse in L2, and for all columns that times ``columns``, or its root.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
 
     columns: int
     first: float

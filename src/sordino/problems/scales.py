@@ -115,7 +115,6 @@ class ColumnScales(OneCount):
     when it is replaced (one bin falls, another rises).
     """
 
-    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
     shortcuts: ClassVar[tuple[type, ...]] = (StoredRows,)
 
     columns: int
@@ -168,8 +167,6 @@ class GradientScales(OneCount):
     one: 1 in L2, sqrt 2 when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
-
     loss: Loss
     by: str = "norm"
 
@@ -201,8 +198,6 @@ class FeatureScales(OneCount):
     **Privacy.** A record adds one to one bin: 1 in L2, sqrt 2 when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
-
     columns: int
 
     def evaluate(self, records: PartedRows, params: Any) -> Floats:
@@ -218,8 +213,6 @@ class CountsBelow(ClippedSum):
     **Privacy.** A record adds 0 or 1 to each count, and a replaced one moves each by at most 1: sqrt(columns)
     in L2 under both relations.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
 
     columns: int
 
@@ -243,8 +236,6 @@ class TargetsBelow(ClippedSum):
 
     **Privacy.** A record adds 0 or 1, and a replaced one moves the count by at most 1.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
 
     def contribution(self, params: Any) -> float:
         return 1.0
@@ -276,8 +267,6 @@ class PairScales(OneCount):
     sqrt(2 columns) when it is replaced (one bin falls, another rises). For norms there is one column.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
-
     columns: int
     norms: bool = False
 
@@ -307,8 +296,6 @@ class PairMoments(OneCount):
     the unit ball has ``||aa'||_F = |a|^2 <= 1``; when another, b, takes its place,
     ``||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a.b)^2 <= 2``.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
 
     columns: int
 
@@ -394,7 +381,6 @@ class RankLosses(FromSum):
     and N not at all: 2 in all. Rows that are parts of a person move A, B and N by parts of that.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
     norm = Norm.LINF
     adds_up: ClassVar[bool] = False  # counts do
 
@@ -481,8 +467,6 @@ class CellMoments(ClippedSum):
     its cell counts stay, even powers (in [0, 1]) move by their weight and odd ones by twice it.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (PartedArrays,)
-
     cells: int
     powers: tuple[tuple[int, float], ...] = ((0, 1.0),)
     center: float = 0.0
@@ -534,8 +518,6 @@ class FrequentValues(OneCount):
     it is replaced. Which texts occur is private too: the mechanism has to hide it.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
-
     columns: int
 
     @property
@@ -560,8 +542,6 @@ class ValueKinds(ClippedSum):
     sqrt(2 columns) in L2 for both relations.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
-
     columns: int
 
     def contribution(self, params: Any) -> float:
@@ -583,8 +563,6 @@ class NumberTree(RankTree):
 
     **Privacy.** As for :class:`RankTree`.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
 
     def evaluate(self, records: ValueColumns, params: Any) -> Floats:
         """Return the counts of all columns, each in the cells of its own grid."""

@@ -474,8 +474,6 @@ class GradientStep(FromSum, ClippedSum):
     jointly and that is less. ``records`` is a public constant.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (PartedRows,)
-
     loss: Loss
     records: float
     ridge: float = 0.0
