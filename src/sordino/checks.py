@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning, levels_to_the_caller
 from sordino.execute import Held, HeldColumn, hold, strip_tensor
 from sordino.execute.csr import sound
+from sordino.facts import Fact, Source
 from sordino.values import CAUGHT, as_float, check_positive, is_number, refuse_unreadable, refusing
 
 
@@ -86,9 +87,11 @@ def remember(estimator: Any, parameters: Mapping[str, Any]) -> None:
             setattr(estimator, name, value)
 
 
-SEEN_LABELS = "class labels: those seen in y, assumed public (pass classes= to declare them)"
-DECLARED_LABELS = "class labels: declared"
-LEARNED_LABELS = "class labels: those of the schema, learned from records"
+SEEN_LABELS = Fact(
+    "class labels: those seen in y, assumed public (pass classes= to declare them)", Source.SEEN
+)
+DECLARED_LABELS = Fact("class labels: declared")
+LEARNED_LABELS = Fact("class labels: those of the schema, learned from records", Source.LEARNED)
 
 
 def encode_labels(y: Any, classes: Any) -> tuple[Any, np.ndarray, str]:
@@ -237,10 +240,10 @@ def declared_bound(estimator: Any, name: str) -> float:
     )
 
 
-def bound_fact(name: str, value: float, declared: Any, effect: str) -> str:
+def bound_fact(name: str, value: float, origin: Source, effect: str) -> Fact:
     """Return the line of the report about a bound."""
-    default = ", the default" if declared is None else ""
-    return f"{name} = {value:g}{default} ({effect})"
+    default = ", the default" if origin is Source.DEFAULT else ""
+    return Fact(f"{name} = {value:g}{default} ({effect})", origin)
 
 
 def check_noise(noise: Any) -> bool:

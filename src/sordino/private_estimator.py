@@ -25,6 +25,7 @@ from sordino.errors import (
 )
 from sordino.execute import hold, in_dask, strip_tensor
 from sordino.execute.persons import number_owners
+from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.ledger.address import hide
@@ -306,11 +307,6 @@ class Tabular:
         encoder = getattr(self, "encoder_", None)
         return X if encoder is None else encoder.transform(X)
 
-    def _declared(self, name: str) -> Any:
-        """Return the parameter, or a word where the schema stands for it."""
-        value = getattr(self, name)
-        return "by the schema" if value is None and self.schema is not None else value
-
     @property
     def _exact_noise(self) -> bool:
         return check_flag("secure_noise", self.secure_noise)
@@ -331,10 +327,12 @@ class Tabular:
         """Return the public facts of a report: sizes, the norm of rows, owners, what else is, the schema."""
         unit, facts = "person" if grouped else "record", [*owner_facts(self), *public]
         if hasattr(self, "data_norm"):
-            declared, bound = self._declared("data_norm"), declared_bound(self, "data_norm")
-            facts = [bound_fact("data_norm", bound, declared, "rows are clipped to it"), *facts]
-        sizes = f"number of {unit}s: {problem.population}", f"number of features: {problem.features}"
-        return (*sizes, *facts, *self._schema_facts())
+            bound = declared_bound(self, "data_norm")
+            origin = Source.given(self.data_norm, self.schema is not None)
+            facts = [bound_fact("data_norm", bound, origin, "rows are clipped to it"), *facts]
+        origin = Source.SHAPE if self.schema is None else Source.COLUMNS
+        columns = Fact(f"number of features: {problem.features}", origin)
+        return (Fact.number_of(unit, problem.population), columns, *facts, *self._schema_facts())
 
     def _schema_facts(self) -> tuple[str, ...]:
         basis = getattr(getattr(self, "encoder_", None), "basis", None)
@@ -431,9 +429,11 @@ def target_bound(estimator: Any, target: Target | None, middle: bool) -> float:
 
 def target_fact(estimator: Any, bound: float, middle: bool) -> str:
     """Return the line of a report about the bound of targets; with ``middle`` half of a declared range."""
-    declared = estimator._declared("target_bound")
-    half = "half of the range that " if middle and declared == "by the schema" else ""
-    return bound_fact("target_bound", bound, declared, f"{half}targets are clipped to{'' if half else ' it'}")
+    target = declared_target(estimator)
+    ranged = target is not None and target.low is not None
+    half = "half of the range that " if middle and ranged else ""
+    origin = Source.given(estimator.target_bound, ranged)
+    return bound_fact("target_bound", bound, origin, f"{half}targets are clipped to{'' if half else ' it'}")
 
 
 def center_targets(target: Target | None, y: Floats, middle: bool) -> tuple[Floats, float]:

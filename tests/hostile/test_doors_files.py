@@ -171,7 +171,7 @@ def test_door_03_a_file_says_that_it_is_a_copy_wherever_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"epsilon": 7.0}, {"unit": "person"}, {"public": []}, {"unpaid": ["a step"]}]
+    "change", [{"epsilon": 7.0}, {"unit": "person"}, {"public": [], "facts": []}, {"unpaid": ["a step"]}]
 )
 def test_door_03_two_reports_that_disagree_are_refused(tmp_path, change):
     """`load` did not compare them."""

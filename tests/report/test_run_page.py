@@ -59,17 +59,18 @@ def test_the_page_answers_what_a_board_asks(booked):
 
 
 def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
-    from sordino.report.page import booking_of
+    from sordino.report.page import Books
 
-    _, found = booking_of(booked.privacy_, booked.ledger, "ward 7")
+    books = Books(booked.ledger, "ward 7")
+    _, found = books.find(booked.privacy_)
     ((before, after),) = found.parts
     assert 0 < before.fraction < after.fraction < found.history.now.fraction
     assert found.history.now.fraction == pytest.approx(booked.ledger.spent("ward 7").fraction)
     assert before.epsilon_left > after.epsilon_left
     other = sordino.mean(rows()[0], epsilon=0.3, delta=1e-6).privacy
-    assert "no reservation" in booking_of(other, booked.ledger, "ward 7")[1]
-    assert "was not told of a ledger" in booking_of(other, None, None)[1]
-    assert "could not be read" in booking_of(other, booked.ledger, "elsewhere")[1]
+    assert "no reservation" in books.find(other)[1].words
+    assert "was not told of a ledger" in Books(None, None).find(other)[1].words
+    assert "could not be read" in Books(booked.ledger, "elsewhere").find(other)[1].words
 
 
 def test_the_bet_on_everything_booked_is_that_of_all_noise_together(tmp_path):
@@ -113,7 +114,7 @@ def test_intervals_have_a_page(booked):
 
 
 def test_parts_that_were_booked_one_after_the_other_are_named_with_their_cost(booked):
-    from sordino.report.page import booking_of
+    from sordino.report.page import Books
     from sordino.runs import composed
 
     place = {"ledger": booked.ledger, "dataset_id": "ward 7"}
@@ -122,7 +123,7 @@ def test_parts_that_were_booked_one_after_the_other_are_named_with_their_cost(bo
     whole = composed(list(zip("abc", reports, strict=True)))
     nested = composed([("first", reports[0]), ("rest", composed([("b", reports[1]), ("c", reports[2])]))])
     for report in (whole, nested):
-        _, found = booking_of(report, *place.values())
+        _, found = Books(*place.values()).find(report)
         assert [after.entry.sequence for _, after in found.parts] == [last - 2, last - 1, last]
     cost = found.parts[-1][1].fraction - found.parts[0][0].fraction
     page = report_html(whole, **place)
@@ -130,7 +131,7 @@ def test_parts_that_were_booked_one_after_the_other_are_named_with_their_cost(bo
     assert f"Together they took {100 * cost:.1f} % of the budget." in page
     assert f"after reservation {last}<" in page
     missing = composed([("a", reports[0]), ("d", sordino.mean(rows()[0], epsilon=0.7).privacy)])
-    assert "no reservation" in booking_of(missing, *place.values())[1]
+    assert "no reservation" in Books(*place.values()).find(missing)[1].words
 
 
 def test_a_configuration_is_shown_as_it_was_given(booked):
@@ -244,17 +245,6 @@ def test_the_run_stands_beside_one_four_and_eight():
     assert "<b>0.000001</b>" in page
     above = replace(sordino.mean(X[:, 0], epsilon=1.0, delta=1e-6).privacy, epsilon=1.0001)
     assert [c["epsilon"] for c in compare_attacks(above)] == ["1", "1.001", "4", "8"]  # not taken for 1
-
-
-def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
-    from sordino.report.run_page import _declaring_party
-
-    learned = (
-        "the schema was learned from records: x",
-        "column 'age': number (learned: quantiles)",
-    )
-    assert {_declaring_party(line, "Ada") for line in learned} == {"learned from records, for its own price"}
-    assert _declaring_party("column 'age': number in [0, 100] (admission form)", "Ada") == "declared by Ada"
 
 
 def learned_model():

@@ -269,11 +269,12 @@ def run_of(data: str) -> dict[str, Any]:
 
 def finished_run(run: dict[str, Any], report: Any) -> dict[str, Any]:
     """Return what is said of a run that has ended; a rule chose its delta, and may choose another later."""
+    from sordino.facts import Source
     from sordino.ledger.address import code_digest
 
     run = {**run, "settings": run["settings"] | {"delta": report.delta}, "code": code_digest()}
-    for line in (line for line in report.public if line.startswith("number of records: ")):
-        run["rows"] = int(line.rpartition(" ")[2])  # of persons who are known it is no public number
+    for fact in (fact for fact in report.public if fact.units and fact.origin is Source.COUNTED):
+        run["rows"] = fact.units  # of persons who are known it is no public number
     return run | {"finished": _now()}
 
 

@@ -86,6 +86,7 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> N
 
 def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> Any:
     """Return the standing of a saved model, as far as a ledger confirms it; None where nothing was paid."""
+    from sordino.report.page import Books
     from sordino.report.standing import standing_of
     from sordino.saving.files import report_of
 
@@ -93,7 +94,7 @@ def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> Any:
     if report is None:
         return None
     ran = (run["started"], run["finished"]) if "started" in run else None
-    return standing_of(model, report, ledger, dataset, ran)
+    return standing_of(model, report, Books(ledger, dataset), ran)
 
 
 def _effect(shape: Any) -> tuple[str, ...]:

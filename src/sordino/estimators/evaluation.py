@@ -39,6 +39,7 @@ from sordino.estimators.pipeline import final_step, invent_rows, mixes_rows, pri
 from sordino.estimators.statistics import PrivateFloat, check_bounds, check_share
 from sordino.execute import executor_of, hold_columns, in_dask
 from sordino.execute.persons import mean_of_owners
+from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator, declared_rows
@@ -50,7 +51,7 @@ from sordino.solvers import statistic
 from sordino.tables.values import flags_of
 from sordino.values import check_count, check_flag, check_positive
 
-_BY_ROW = "the model, which predicts each row by itself"
+_BY_ROW = Fact("the model, which predicts each row by itself", Source.KIND)
 
 
 def private_score(
@@ -116,7 +117,7 @@ def private_score(
     ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), model_prices(model)
     secure = check_flag("secure_noise", secure_noise)
     sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure, most)
-    sizes = [f"number of {unit if most == 1 else 'record'}s: {n}"]
+    sizes: list[str] = [Fact.number_of(unit if most == 1 else "record", n)]
     sizes += [f"rows_per_person = {most} (nobody has more; declared with the model)"] if most > 1 else []
     task = Task(
         statistic("row-means", sample, centre=chosen.centre, radius=chosen.radius),
@@ -198,8 +199,8 @@ def private_scores_by(
     terms = {"learned": model_prices(model), "title": f"private_score ({row.name} by {', '.join(keys)})"}
     found = grouped.mean(values, epsilon, delta, bounds=ends, **terms, **options)
     said = found.privacy
-    facts = (f"{x}, all groups together" if x.startswith("number of ") else x for x in said.public)
-    privacy = replace(said, public=(*facts, *alike_words(model)), notes=(*said.notes, *notes))
+    together = (Fact(f"{x}, all groups together", x.origin, x.units) if x.units else x for x in said.public)
+    privacy = replace(said, public=(*together, *alike_words(model)), notes=(*said.notes, *notes))
     value = np.where((found.low <= ends[0]) & (found.high >= ends[1]), np.nan, found.value)
     return replace(
         found, statistic=metric or row.name, value=value, model=model_digest(model), privacy=privacy
@@ -295,13 +296,14 @@ def from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
     return features, targets, groups
 
 
-def alike_words(model: Any) -> tuple[str, ...]:
+def alike_words(model: Any) -> tuple[Fact, ...]:
     """Return which records count in scores, and that they count alike where fits are weighted."""
     schema = schema_of(model)
     names = " and ".join(repr(column.name) for column in getattr(schema, "weighing", ()))
     gaps = getattr(getattr(schema, "target", None), "missing", "") == "leave out"
-    alike = (f"records count alike in scores: only fits are weighted by {names}",) if names else ()
-    return (*alike, *(("records without a target are left out, here too",) if gaps else ()))
+    alike = f"records count alike in scores: only fits are weighted by {names}"
+    left = Fact("records without a target are left out, here too", Source.ALIKE, leaves_out=True)
+    return (*([Fact(alike, Source.ALIKE)] * bool(names)), *([left] * gaps))
 
 
 def model_prices(model: Any) -> tuple[Price, ...]:
@@ -365,11 +367,12 @@ def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: An
 def _facts(row: MetricRow, limits: ScoreLimits, learned: bool) -> tuple[str, ...]:
     if row.name == "r2":
         said = "by a schema that was learned" if learned else "declared"
-        return (f"bounds of targets and predictions: {said}",)
+        origin = Source.LEARNED if learned else Source.DECLARED
+        return (Fact(f"bounds of targets and predictions: {said}", origin),)
     clipped = row.loss is not None and not row.gain
     beside = "" if row.name in ("mae", "rank_error") else "; those of the best constant are not"
     words = f"loss_bound = {row.bound_of(limits):g} (losses of records are clipped to it{beside})"
-    return (words,) if clipped else ()
+    return (Fact(words, Source.CLIP),) if clipped else ()
 
 
 def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:

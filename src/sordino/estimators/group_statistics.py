@@ -24,6 +24,7 @@ from sordino.estimators.statistics import (
 )
 from sordino.execute import LocalExecutor, executor_of, hold_columns, in_dask
 from sordino.execute.persons import SharedExecutor, is_missing
+from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
@@ -585,7 +586,7 @@ class GroupBy:
             limits = check_bounds(bounds)
             if limits is None:
                 raise InvalidInputError("Expected bounds as two public numbers; numbers are clipped to them.")
-            own["bounds"], public = limits, (bounds_fact(limits),)
+            own["bounds"], public = limits, (bounds_fact(limits, bounds),)
         own |= {"cells": self.keys.size, "confidence": check_share("confidence", terms.confidence)}
         rows, unit = self.keys.records(values), self.keys.unit
         secure = check_flag("secure_noise", terms.secure_noise)
@@ -599,8 +600,9 @@ class GroupBy:
             own |= {"epsilon": ask.epsilon, "once": ask.ledger is None}
         said, notes = self._whose(n)
         said += [
-            f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"
+            Fact(f"levels of {k.name}: {len(k.labels)} {origin}", origin)
             for k in self.keys.levels
+            for origin in [Source.LEARNED if k.learned else Source.DECLARED]
         ]
         task = Task(statistic(solved, sample, **own), sample, title, (*said, *public), notes, paid)
         fitted = run(task, rows if unit == "person" else executor_of(rows, None, data_norm=None), ask)
@@ -612,16 +614,17 @@ class GroupBy:
         shape = self.keys.shape
         return PrivateTable(name, names, self.keys.rows(), *numbers, shape, terms.confidence, fitted.report)
 
-    def _whose(self, n: int) -> tuple[list[str], tuple[str, ...]]:
+    def _whose(self, n: int) -> tuple[list[Fact], tuple[str, ...]]:
         """Return the public facts and the notes on who counts how."""
         if self.keys.unit == "record":
-            return [f"number of records: {n}"], ()
+            return [Fact.number_of("record", n)], ()
         most = self.keys.most
         if most is None:
-            return [f"number of persons: {n}"], ("each person counts once, split evenly over all rows",)
+            return [Fact.number_of("person", n)], ("each person counts once, split evenly over all rows",)
         if self.keys.owners is None:
-            return [f"number of records: {n}", f"no person has more than {most} rows, declared"], ()
-        return [f"number of persons: {n}"], (f"each row counts, of a person {most} rows at most",)
+            said = Fact(f"no person has more than {most} rows, declared")
+            return [Fact.number_of("record", n), said], ()
+        return [Fact.number_of("person", n)], (f"each row counts, of a person {most} rows at most",)
 
 
 def _spread(table: PrivateTable, wanted: np.ndarray, single: bool) -> PrivateTable:

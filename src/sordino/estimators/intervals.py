@@ -22,6 +22,7 @@ from sordino.estimators.metrics import row_count
 from sordino.estimators.statistics import check_share
 from sordino.execute import executor_of, in_dask
 from sordino.execute.persons import mean_of_owners, number_owners
+from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, public_norm
 from sordino.kernel.clip import clipped_matrix
@@ -46,7 +47,7 @@ _MOST_COLUMNS, _MOST_OF_PERSONS = 400, 64
 _ROOM = 20.0
 # The constant behind each row, in units of the longest row.
 _CONSTANT = 0.5
-_BY_ROW = "the model, which treats each row by itself"
+_BY_ROW = Fact("the model, which treats each row by itself", Source.KIND)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +235,7 @@ def intervals(
     unit = "record" if groups is None else "person"
     n = row_count(X) if groups is None else np.unique(number_owners(groups)).size
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
-    declared = (line for line in model.privacy_.public if not line.startswith("number of "))
+    declared = (fact for fact in model.privacy_.public if not fact.units)
     given, (model, said) = model, _plain_model(model, n * ask.epsilon)
     units, most = units_of(model), _MOST_COLUMNS if groups is None else _MOST_OF_PERSONS
     if len(units.back) > most:
@@ -255,7 +256,7 @@ def intervals(
         statistic("one-step", sample, **options),
         sample,
         "intervals",
-        public=(f"number of {unit}s: {n}", *declared, _BY_ROW),
+        public=(Fact.number_of(unit, n), *declared, _BY_ROW),
         notes=(*model_notes(model, epsilon), *said),
         learned=model_prices(model),
     )
@@ -375,7 +376,7 @@ def prediction_intervals(
         statistic("quantiles", sample, probabilities=(rank,), epsilon=ask.epsilon, once=alone, outwards=True),
         sample,
         "prediction_intervals",
-        public=(f"number of {who}s: {n}", _BY_ROW),
+        public=(Fact.number_of(who, n), _BY_ROW),
         notes=model_notes(model, epsilon),
         learned=model_prices(model),
     )

@@ -28,6 +28,7 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import DivergenceWarning, InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, look_up
 from sordino.execute.persons import SharedExecutor
+from sordino.facts import Source
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import (
     Budget,
@@ -443,7 +444,8 @@ class LinearModel(LinearParameters, Coefficients):
             return other, ()
         bound = declared_bound(self, "weight_bound")
         own = record_weights(declared, X, bound)
-        fact = bound_fact("weight_bound", bound, self.weight_bound, "sample weights are clipped to it")
+        origin = Source.given(self.weight_bound)
+        fact = bound_fact("weight_bound", bound, origin, "sample weights are clipped to it")
         return own if other is None else own * other, (fact,)
 
     def _target_bound(self) -> float:

@@ -17,6 +17,7 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
 from sordino.execute.persons import SharedExecutor
+from sordino.facts import Fact, Source
 from sordino.kernel import public_generator
 from sordino.private_estimator import PrivateEstimator, Tabular, refuse_unknown_owners
 from sordino.problems.covariance import PcaProblem
@@ -243,8 +244,9 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
             planned, features = X.shape[0] * parts, X.shape[1]
             budget = replace(self._ask(planned), learned=self._schema_prices())
             problem = self._problem(planned, features, budget)
-            first, *facts = self._facts(problem, False)
-            first = f"{first} planned, and that of each chunk as it comes"
+            _, *facts = self._facts(problem, False)
+            words = f"number of records: {planned} planned, and that of each chunk as it comes"
+            first = Fact(words, Source.COUNTED, planned)
             self._stream = stream = PcaStream(problem, parts, budget, (first, *facts))
         found, problem = stream.absorb(X)
         run = stream.run

@@ -17,6 +17,7 @@ from sordino.checks import bound_fact, check_data, declared_bound, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import executor_of, is_sparse
+from sordino.facts import Fact, Source
 from sordino.kernel import Curator, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import clipped_matrix
@@ -111,8 +112,8 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
             sample,
             type(self).__name__,
             public=(
-                f"number of records: {sample.population}",
-                bound_fact("data_norm", bound, self.data_norm, "rows are clipped to it"),
+                Fact.number_of("record", sample.population),
+                bound_fact("data_norm", bound, Source.given(self.data_norm), "rows are clipped to it"),
             ),
             finish=lambda last: self._finish(last, sample.columns, bound, centre),
         )

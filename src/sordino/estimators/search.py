@@ -25,6 +25,7 @@ from sordino.estimators import pipeline
 from sordino.estimators.metrics import METRICS, MetricRow, ScoreLimits, find_metric, judge
 from sordino.estimators.pipeline import final_step, rows_of, schema_of
 from sordino.execute.persons import mean_of_owners, number_owners
+from sordino.facts import Fact
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import PrivateEstimator
@@ -513,7 +514,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         share = f"validation share {judges / n:.3g}, by a public permutation"
         # The trials were told the labels of all records; that is no declaration.
         seen = classifier and candidates.open_classes(self.best_params_)
-        facts = (f"number of {search.unit}s: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
+        facts = (Fact.number_of(search.unit, n), "the grid", share, *((SEEN_LABELS,) if seen else ()))
         told = (DECLARED_LABELS,) if seen else ()
         self.privacy_ = search.report(candidates.report(self.best_estimator_), facts, instead_of=told)
         # A chosen model costs the whole search, and its ledger is told which model was released: `save` does.

@@ -18,6 +18,7 @@ from sordino.errors import (
     levels_to_the_caller,
 )
 from sordino.execute import executor_of, hold_numbers
+from sordino.facts import Fact, Source
 from sordino.kernel import PaperNoise, Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample, Truncation
@@ -183,9 +184,10 @@ def prices_of(*declared: Any) -> tuple[Price, ...]:
     return each_once(p for item in declared if isinstance(item, Column) for p in item.learned)
 
 
-def bounds_fact(limits: tuple[float, float]) -> str:
+def bounds_fact(limits: tuple[float, float], declared: Any) -> Fact:
     """Return the line of a report for public limits of numbers."""
-    return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"
+    origin = Source.LEARNED if prices_of(declared) else Source.DECLARED
+    return Fact(f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)", origin)
 
 
 ESTIMATORS = ("truncated", "median-of-means")
@@ -444,8 +446,9 @@ def _run(
 ) -> Fitted:
     """Run a statistic; public bounds are listed, and what was paid for them comes on top."""
     limits = check_bounds(bounds)
-    said = () if limits is None else (bounds_fact(limits),)
-    public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}", *said)
+    said = () if limits is None else (bounds_fact(limits, bounds),)
+    columns = Fact(f"number of columns: {sample.columns}", Source.SHAPE)
+    public = (Fact.number_of("record", sample.population), columns, *said)
     task = Task(solver, sample, name, public, learned=prices_of(bounds), paper=paper)
     return run(task, executor_of(data, None, data_norm=None), ask)
 

@@ -24,6 +24,7 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.execute.processes import join_processes
+from sordino.facts import Fact
 from sordino.kernel import Relation
 from sordino.ledger.address import hide
 from sordino.nn.compiled import compiled_engine
@@ -542,7 +543,7 @@ def public_facts(task: NetworkTask) -> tuple[str, ...]:
     """Return what the report lists as assumed public."""
     network = task.engine.network
     said = (
-        f"number of {task.unit if task.grouped else 'record'}s: {task.population}",
+        Fact.number_of(task.unit if task.grouped else "record", task.population),
         f"architecture and initial parameters ({network.size} trained)",
     )
     plain = task.grouped or task.unit == "record" or task.rows > 1

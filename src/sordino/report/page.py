@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sordino.ledger.ledger import booked_for
 from sordino.ledger.store import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
-from sordino.runs.report import Status, guess, percent, templates_of
+from sordino.runs.report import Booked, guess, percent, templates_of
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -44,6 +45,11 @@ class Step:
     person: str
     account: Account
     part: float = 0.0
+
+    @property
+    def said(self) -> Booked:
+        """What the description of the reservation says."""
+        return Booked.read(self.entry.description if self.entry else "")
 
     @property
     def fraction(self) -> float:
@@ -145,10 +151,8 @@ class Booking:
         none with seeded noise; a schema that was learned has to have its receipts there, and the model and
         the file that were asked for have to be those that the ledger knows.
         """
-        entries = [step.entry for _, step in self.parts if step.entry]
-        if self.doubt or any(
-            e.status is not Ended.SETTLED or Status.SEEDED in e.description for e in entries
-        ):
+        steps = [step for _, step in self.parts if step.entry]
+        if self.doubt or any(s.said.seeded or s.entry.status is not Ended.SETTLED for s in steps if s.entry):
             return report
         ask = Ask(report.epsilon, report.delta, ledger, self.history.dataset_id)
         return replace(report, copied=False, learned=ask.find_paid(report.learned))
@@ -221,74 +225,111 @@ class Booking:
         return f"{words} Together they took {100 * cost:.1f} % of the budget."
 
 
-def booking_of(
-    report: PrivacyReport,
-    ledger: Any,
-    dataset_id: str | None,
-    ran: tuple[str, str] | None = None,
-    digest: str | None = None,
-) -> tuple[PrivacyReport, Booking | str]:
-    """Return the report, as far as the ledger confirms it, and its booking or why there is none to show.
+@dataclass(frozen=True)
+class Unbooked:
+    """Why a page shows no reservation; ``denied`` where a ledger was asked and has none."""
 
-    With the ``digest`` of a model the ledger has to know that this is the one that was released.
+    words: str
+    denied: bool = False
+
+
+_NOWHERE = Unbooked("The run was booked on no ledger, so nobody has added it to what else was released.")
+_NOT_TOLD = Unbooked(
+    "This page was not told of a ledger, so it cannot say whether the run was booked. Written with "
+    "--ledger and --dataset (in Python ledger and dataset_id) it shows the reservation; without one "
+    "nobody has counted what else was released."
+)
+
+
+class Books:
+    """The ledger that a page asks: opened once, and each data set read once.
+
+    Parameters
+    ----------
+    ledger : the ledger, or its address; None asks nobody.
+    dataset_id : of the page; "" says that its run was booked nowhere.
+    named : the page may say what the ledger is called.
     """
-    if dataset_id == "":
-        return report, "The run was booked on no ledger, so nobody has added it to what else was released."
-    if ledger is None or dataset_id is None:
-        return report, (
-            "This page was not told of a ledger, so it cannot say whether the run was booked. Written with "
-            "--ledger and --dataset (in Python ledger and dataset_id) it shows the reservation; without one "
-            "nobody has counted what else was released."
-        )
-    try:
-        book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
-        page_of, dataset_id = (
-            dataset_id,
-            _place_of(report, book, dataset_id) if digest is None else dataset_id,
-        )
-        receipt = next(iter(book.verify(dataset_id).receipts), "")
-        history = replace(History.read(book, dataset_id), ran=ran or ("", "9"))
-        models = {} if digest is None else book.models(dataset_id)
-        files = book.files(dataset_id)
-    except LedgerCorruptError as error:
-        return report, f"The ledger is damaged: {error}".replace("damaged: The ledger is damaged", "damaged")
-    except SordinoError as error:
-        return report, f"The ledger could not be read ({type(error).__name__})."
-    own = history.policy.unit, history.policy.relation.value
-    if own != (report.unit, report.relation.value):
-        said = f"one {report.unit} ({report.relation.value})"
-        return report, f"The ledger has a budget that protects one {own[0]} ({own[1]}), the file says {said}."
-    numbers = booked_for(report.event, history.of_the_run())
-    if not numbers:
-        when = "" if ran is None else " from the time when it ran"
-        return report, f"The ledger has no reservation of {dataset_id!r} for just these releases{when}."
-    events = {entry.event_json for n in numbers if (entry := history.steps[n].entry)}
-    equal = [entry.sequence for entry in history.of_the_run() if entry.event_json in events]
-    known = {run: found for run, found in models.items() if {*run} <= {*equal}}
-    if run := next((run for run, found in known.items() if found == digest), ()):
-        equal = numbers = [*run]
-    is_other = {*equal} == {number for run in known for number in run}
-    told, file = files.get(report.file, ()), None
-    if digest is None and told and {*told} <= {*equal}:
-        equal = numbers = [*told]
-    if report.copied and report.file:
-        others = {number for run in files.values() for number in run}
-        file = "known" if [*told] == equal else "another" if {*equal} <= others else "unknown"
-    parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
-    among, place = len(numbers) if len(equal) > len(numbers) else 0, book.label.rpartition("/")[2]
-    place += "" if dataset_id == page_of else f", data set {dataset_id}"
-    model = None if digest is None else "known" if run else "another" if is_other else "unknown"
-    booking = Booking(history, parts, among, place, model, file, files, receipt)
-    return booking.confirm(report, book), booking
 
+    def __init__(self, ledger: Any, dataset_id: str | None, named: bool = True) -> None:
+        self.dataset_id, self._named, self._ledger = dataset_id, named, ledger
+        self._known: dict[str, Any] = {}
 
-def _place_of(report: PrivacyReport, book: Ledger, dataset_id: str) -> str:
-    """Return where the ledger knows the file of a score: it may be on another data set than the model."""
-    for name in (dataset_id, *book.datasets()) if report.file else ():
-        with suppress(RoleError):
-            if report.file in book.files(name):
-                return name
-    return dataset_id
+    @cached_property
+    def book(self) -> Ledger:
+        """The ledger, open."""
+        is_address = isinstance(self._ledger, (str, os.PathLike))
+        return Ledger.open(self._ledger, create=False) if is_address else self._ledger
+
+    def find(
+        self, report: PrivacyReport, ran: tuple[str, str] | None = None, digest: str | None = None
+    ) -> tuple[PrivacyReport, Booking | Unbooked]:
+        """Return the report, as far as the ledger confirms it, and its booking or why there is none to show.
+
+        With the ``digest`` of a model the ledger has to know that this is the one that was released.
+        """
+        if self._ledger is None or not self.dataset_id:
+            return report, _NOWHERE if self.dataset_id == "" else _NOT_TOLD
+        try:
+            place = self.dataset_id if digest is not None else self._place_of(report)
+            found = self._match(report, place, ran, digest)
+        except LedgerCorruptError as error:
+            told = str(error).removeprefix("The ledger is damaged: ")
+            found = Unbooked(f"The ledger is damaged: {told}", denied=True)
+        except SordinoError as error:
+            found = Unbooked(f"The ledger could not be read ({type(error).__name__}).", denied=True)
+        return found.confirm(report, self.book) if isinstance(found, Booking) else report, found
+
+    def _match(
+        self, report: PrivacyReport, place: str, ran: tuple[str, str] | None, digest: str | None
+    ) -> Booking | Unbooked:
+        """Return the reservations on a data set that a report is of, and which of its digests are known."""
+        book = self.book
+        if place not in self._known:
+            receipt = next(iter(book.verify(place).receipts), "")
+            self._known[place] = receipt, History.read(book, place), book.models(place), book.files(place)
+        receipt, history, models, files = self._known[place]
+        history = replace(history, ran=ran or ("", "9"))
+        own, said = ((one.relation.value, one.unit) for one in (history.policy, report))
+        if own != said:
+            its, files = (f"one {unit} ({relation})" for relation, unit in (own, said))
+            words = f"The ledger has a budget that protects {its}, the file says {files}."
+            return Unbooked(words, denied=True)
+        numbers = booked_for(report.event, history.of_the_run())
+        if not numbers:
+            when = "" if ran is None else " from the time when it ran"
+            words = f"The ledger has no reservation of {place!r} for just these releases{when}."
+            return Unbooked(words, denied=True)
+        events = {entry.event_json for n in numbers if (entry := history.steps[n].entry)}
+        equal = [entry.sequence for entry in history.of_the_run() if entry.event_json in events]
+        known = {run: found for run, found in models.items() if {*run} <= {*equal}}
+        if run := next((run for run, found in known.items() if found == digest), ()):
+            equal = numbers = [*run]
+        is_other = {*equal} == {number for run in known for number in run}
+        told, file = files.get(report.file, ()), None
+        if digest is None and told and {*told} <= {*equal}:
+            equal = numbers = [*told]
+        if report.copied and report.file:
+            others = {number for run in files.values() for number in run}
+            file = "known" if [*told] == equal else "another" if {*equal} <= others else "unknown"
+        parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
+        among = len(numbers) if len(equal) > len(numbers) else 0
+        model = None if digest is None else "known" if run else "another" if is_other else "unknown"
+        return Booking(history, parts, among, self._name(place), model, file, files, receipt)
+
+    def _place_of(self, report: PrivacyReport) -> str:
+        """Return where the ledger knows the file of a score: it may be on another data set than the model."""
+        own = str(self.dataset_id)
+        for place in (own, *self.book.datasets()) if report.file else ():
+            with suppress(RoleError):
+                if report.file in self.book.files(place):
+                    return place
+        return own
+
+    def _name(self, place: str) -> str:
+        """Return what the page calls the ledger, with the data set where that is another one."""
+        label = self.book.label.rpartition("/")[2] if self._named else ""
+        return label if not label or place == self.dataset_id else f"{label}, data set {place}"
 
 
 # ----------------------------------- The page about budgets: what is spent, when, by whom, and what is left

@@ -9,7 +9,6 @@ import platform
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from numbers import Real
@@ -30,14 +29,16 @@ from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_
 from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words, span_words
 from sordino.estimators.pipeline import pipeline_privacy, schema_of
 from sordino.estimators.statistics import PrivateFloat
+from sordino.facts import Fact, Source
 from sordino.ledger.address import code_digest
 from sordino.ledger.address import person as user
-from sordino.report.page import Booking, booking_of, render_page
+from sordino.report.page import Booking, Books, Unbooked, render_page
 from sordino.report.plots import coefficients_of, margin_words, target_words
 from sordino.report.standing import Page, Standing, standing_of, unmarked_columns
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Status, at_most, composed, guess, percent, strength
 from sordino.saving.files import model_digest
+from sordino.tables.columns import Column
 from sordino.values import plain_number
 
 # What is asked, by the name that solvers give a release, and what a mechanism does, by its name.
@@ -48,9 +49,7 @@ TOP = 20
 COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
 _NOT_SHOWN = (Status.NO_NOISE, Status.UNPAID, Status.UNPROVEN)
-_LEARNED = ("the schema was learned", "(learned: ", "learned from records", "by a schema that was learned")
-_COUNTED = ("number of records", "number of persons")
-_IN_SCORES = (*_COUNTED, "records without a target", "records count alike")
+_IN_SCORES = (Source.COUNTED, Source.IDS, Source.CLIP, Source.ALIKE, Source.OLD)
 
 Line = dict[str, Any]
 """What a template shows of one bar, curve or score, by name; places are percent of a chart's width."""
@@ -68,7 +67,7 @@ def _release(release: ReleaseReport, unit: str) -> str:
         noise = f"with {words}, {release.noise_multiplier:.3g} times what one {unit} can change"
     else:
         noise = "without any noise"
-    exact = ", exactly rounded" if "lattice" in release.mechanism else ""
+    exact = ", exactly rounded" if release.is_exact and "lattice" in release.mechanism else ""
     return f"{often}: {asked}, from {_records(release.sampling)}, {noise}{exact}."
 
 
@@ -86,30 +85,6 @@ def _records(sampling: str) -> str:
         "Cyclic": f"one of {number[1]} parts of the records in turn{drawn}",
     }
     return next((text for start, text in words.items() if kind.startswith(start)), sampling)
-
-
-def _declaring_party(line: str, person: str, by_schema: bool = False, unmarked: Sequence[str] = ()) -> str:
-    """Return who says so, of a line that is assumed to be public."""
-    if any(line.startswith(f"column {name!r}:") for name in unmarked):
-        return "learned from records, as the ledger says, and not counted"
-    if ", the default" in line:
-        return "nobody: the library's default"
-    if "seen in" in line:
-        return "nobody: read off the data"
-    if line.startswith(_COUNTED):
-        ids = ": different ids, letter by letter" if line.startswith("number of persons") else ""
-        return f"counted in the data{ids}, and taken for public"
-    if line.startswith("the model, which"):
-        return "nobody: how models of this kind predict"
-    if any(m in line for m in _LEARNED) or (line.startswith("levels of ") and line.endswith(" learned")):
-        return "learned from records, for its own price"
-    if line.startswith(("curves with", "straight lines")):
-        return "the library's rule, from the lines above"
-    if line.startswith(("data_norm", "target_bound")) and by_schema:
-        return "follows from the columns below"
-    if line.startswith(("number of features", "feature names")):
-        return "follows from the columns below" if by_schema else "the shape of the table"
-    return f"declared by {person}"
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -395,15 +370,14 @@ SEEN = ", by its name the file that it was fitted to: no test"
 def scores_of(
     scores: Any,
     digest: str = "",
-    confirm: Any = lambda report: (report, ""),
-    dataset_id: str | None = None,
+    books: Books | None = None,
 ) -> list[Line]:
     """Return private scores as lines; a calibration curve by its error, a table by its groups.
 
-    A score that says which model it is of must be of the model with this digest. ``confirm`` returns a report
-    as far as a ledger confirms it, and its booking.
+    A score that says which model it is of must be of the model with this digest. ``books`` say how far a
+    ledger confirms its report.
     """
-    out = []
+    out, books = [], books or Books(None, None)
     for name, value in (scores if isinstance(scores, Mapping) else {}).items():
         of = getattr(value, "model", "")
         if digest and of and of != digest:
@@ -425,17 +399,18 @@ def scores_of(
             "exact": True,
         }
         if isinstance(report, PrivacyReport):
-            paid, booking = confirm(report)
+            paid, booking = books.find(report)
             found = Standing.of(paid, booking, part)
             delta = plain_number(float(at_most(report.delta)))
             spent = f"epsilon {at_most(report.epsilon)}, delta {delta} per {report.unit}"
             told = f"{spent}; {found.line}{', once for all groups' * bool(parts)}"
             lines[0] |= {"doubts": found.doubts, "weak": found.weak, "exact": False}
-            place = booking.history.dataset_id if isinstance(booking, Booking) else dataset_id
+            own = books.dataset_id
+            place = booking.history.dataset_id if isinstance(booking, Booking) else own
             said = (
                 report.warning,
                 "records that it was fitted to flatter it" if SEEN in name else "",
-                f"booked on data set {place}, not on {dataset_id}" if place != dataset_id else "",
+                f"booked on data set {place}, not on {own}" if place != own else "",
             )
             words = "; ".join(filter(None, said))
             lines[0]["caution"] = words and f"{part}: {words}"
@@ -446,10 +421,11 @@ def scores_of(
 def _score(name: str, value: Any) -> Line:
     row = metric_row(re.split(r" by | on |, | \(", name)[0].lower().replace(" ", "_"))
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
-    counted = "; ".join(line for line in getattr(report, "public", ()) if line.startswith(_IN_SCORES))
-    whose = "person adds the mean over their records of" if "persons" in counted else "record adds"
+    counted = [fact for fact in getattr(report, "public", ()) if fact.origin in _IN_SCORES]
+    by_person = any(fact.origin is Source.IDS for fact in counted)
+    whose = "person adds the mean over their records of" if by_person else "record adds"
     added = "" if row is None else f"each {whose}: {row.words}"
-    said = (added, clip_words(report), counted, *getattr(report, "notes", ()))
+    said = (added, *counted, *getattr(report, "notes", ()))
     out: Line = {"name": name, "words": "; ".join(filter(None, said))}
     if isinstance(value, CalibrationCurve):
         return out | {"text": f"{value.error:.3f}", "interval": "expected calibration error"}
@@ -473,7 +449,7 @@ def _score(name: str, value: Any) -> Line:
 
 def clip_words(report: Any) -> str:
     """Return at which loss of a record a paid score is clipped, as its report says it."""
-    return next((line for line in getattr(report, "public", ()) if line.startswith("loss_bound")), "")
+    return next((fact for fact in getattr(report, "public", ()) if fact.origin is Source.CLIP), "")
 
 
 def constant_words(baseline: tuple[float, float] | None, most: float = math.inf) -> str:
@@ -547,86 +523,83 @@ def report_html(
     public, by a fixed list of attributes; of a model that is not private nothing but its kind.
     """
     report = report_of(model, assume_public)
+    copied, digest = report.copied, "" if isinstance(model, PrivacyReport) else model_digest(model)
     dataset_id = getattr(model, "dataset_id", None) if dataset_id is None else dataset_id
-    named, ledger = ledger is not None, getattr(model, "ledger", None) if ledger is None else ledger
-    contents = contents_of(model, report)
-    digest = "" if isinstance(model, PrivacyReport) else model_digest(model)
-    asked = None if model is report or not report.copied else digest
-    copied, (report, booking) = report.copied, booking_of(report, ledger, dataset_id, ran, asked)
-    if isinstance(booking, Booking) and not named:  # nobody asked for the name of the model's own ledger
-        booking = replace(booking, place="")
-    booked = booking.person if isinstance(booking, Booking) else ""
-    origin = provenance(model, dataset_id, person or (booked if copied else user()), config)
-    judged = scores_of(scores, digest, lambda paid: booking_of(paid, ledger, dataset_id), dataset_id)
+    # nobody asked for the name of the model's own ledger
+    books = Books(
+        getattr(model, "ledger", None) if ledger is None else ledger, dataset_id, ledger is not None
+    )
+    contents, (report, booking) = contents_of(model, report), books.find(report, ran, digest * copied or None)
+    booked = booking if isinstance(booking, Booking) else None
+    known = booked.person if copied and booked else "" if copied else user()
+    origin = provenance(model, dataset_id, person or known, config)
+    judged = scores_of(scores, digest, books)
     unmarked = unmarked_columns(schema_of(getattr(model, "model", model)), booking)
     part, both, lines = "the model", report, list(judged)
     if isinstance(model, (Intervals, PredictionIntervals)):
-        part, both, line = _with_model(model, report, base, ledger, dataset_id)
+        part, both, line = _with_model(model, report, base, books)
         lines.append(line)
     standing = Standing.of(report, booking, part, lines, unmarked, both)
-    whole, beside = both.whole, ["the model"] * (both is not report) + ["the schema"] * bool(both.whole)
-    if beside and whole is None:
-        whole = both.epsilon, both.delta
-    again = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
-    again = again if hasattr(model, "fit") else ""
-    event = json.dumps(encode(report.event), indent=1)
-    if len(event) > _LONGEST_EVENT:
-        event = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
-    by_schema = any(line.startswith("schema ") for line in report.public)
-    public = sorted(report.public, key=lambda line: not line.startswith(_COUNTED))
-    parties = (_declaring_party(line, origin["person"], by_schema, unmarked) for line in public)
-    assumptions = list(zip(public, parties, strict=True))
-    by = {"Page by": author} if author else {}
-    signed = {"Run by": origin["person"], **by, "Data controller": controller, "Approver": approver}
-    page = Page(
-        render_page(
-            "run.html",
-            title=title or f"Privacy report: {contents['kind']}",
-            report=report,
-            origin=origin,
-            contents=contents,
-            in_doubles=any(r.noise_multiplier > 0 and "exact" not in r.mechanism for r in both.releases),
-            booked=booking if isinstance(booking, Booking) else None,
-            confirmed=copied and report.is_private,
-            not_booked=booking if isinstance(booking, str) else "",
-            scores=judged,
-            standing=standing,
-            digest=digest,
-            purpose=purpose or "not stated",
-            signed={role: name or "not stated" for role, name in signed.items()},
-            releases=[(release.name, _release(release, report.unit)) for release in report.releases],
-            assumptions=assumptions,
-            exact=[line for line, who in assumptions if who.startswith(("counted", "nobody: read"))],
-            left_out=any("; records without it are left out" in line for line in public),
-            facts=dict(facts or {}),
-            about=dict(about or {}),
-            holds=report.status.holds,
-            odds=both.odds,
-            both=both,
-            whole=whole,
-            beside=" and ".join(beside),
-            counted=next((line for line in public if line.startswith(_COUNTED)), ""),
-            compared=compare_attacks(both),
-            command=command or again,
-            event=event,
-            attacked=attack_section(model) if report.status.holds else "",
-        )
+    refit = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
+    people = {
+        "Run by": origin["person"],
+        "Page by": author,
+        "Data controller": controller,
+        "Approver": approver,
+    }
+    text = render_page(
+        "run.html",
+        title=title or f"Privacy report: {contents['kind']}",
+        report=report,
+        both=both,
+        whole=both.whole or (None if both is report else (both.epsilon, both.delta)),
+        beside=" and ".join(["the model"] * (both is not report) + ["the schema"] * bool(both.whole)),
+        standing=standing,
+        booked=booked,
+        not_booked=booking.words if isinstance(booking, Unbooked) else "",
+        confirmed=copied and report.is_private,
+        origin=origin,
+        digest=digest,
+        purpose=purpose or "not stated",
+        signed={role: name or "not stated" for role, name in people.items() if name or role != "Page by"},
+        facts=dict(facts or {}),
+        about=dict(about or {}),
+        contents=contents,
+        scores=judged,
+        releases=[(release.name, _release(release, report.unit)) for release in report.releases],
+        assumptions=_declaring_parties(report, origin["person"], unmarked),
+        compared=compare_attacks(both),
+        attacked=attack_section(model) if report.status.holds else "",
+        command=command or (refit if hasattr(model, "fit") else ""),
+        event=_shorten(json.dumps(encode(report.event), indent=1)),
     )
-    page.standing = standing
-    return page
+    return Page(text, standing)
+
+
+def _declaring_parties(
+    report: PrivacyReport, person: str, unmarked: Sequence[Column] = ()
+) -> list[tuple[Fact, str]]:
+    """Return what is assumed to be public with who says so; what was counted comes first."""
+    told = {column.fact for column in unmarked}
+    return [
+        (fact, WORDS["who"]["unmarked" if fact in told else fact.origin].format(person=person))
+        for fact in sorted(report.public, key=lambda fact: not fact.units)
+    ]
+
+
+def _shorten(event: str) -> str:
+    """Return a text, cut off where it is too long for a page."""
+    cut = f"{event[:_LONGEST_EVENT]}\n... ({len(event)} characters in all)"
+    return event if len(event) <= _LONGEST_EVENT else cut
 
 
 def _with_model(
-    found: Intervals | PredictionIntervals,
-    report: PrivacyReport,
-    base: Standing | None,
-    ledger: Any,
-    dataset_id: str | None,
+    found: Intervals | PredictionIntervals, report: PrivacyReport, base: Standing | None, books: Books
 ) -> tuple[str, PrivacyReport, Line]:
     """Return the name of a run of intervals, its guarantee with the model, and what is said of both."""
     fitted = getattr(found, "fitted", found.model)
     own = report_of(fitted)
-    base = base or standing_of(fitted, own, ledger if own.copied else None, dataset_id)
+    base = base or standing_of(fitted, own, books if own.copied else Books(None, books.dataset_id))
     line: Line = {"doubts": base.doubts}
     if (own.unit, own.relation) != (report.unit, report.relation):
         words = f"the model protects one {own.unit} ({own.relation.value}), and its price is not counted here"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from sordino.estimators.pipeline import schema_of
-from sordino.report.page import Booking, booking_of
+from sordino.report.page import Booking, Books, Unbooked
 from sordino.runs import PrivacyReport
 from sordino.runs.report import Status
 from sordino.saving.files import model_digest
+from sordino.tables.columns import Column
 from sordino.tables.schema import Schema, column_digest
 
 
@@ -57,10 +57,10 @@ class Standing:
     def of(
         cls,
         report: PrivacyReport,
-        booking: Booking | str,
+        booking: Booking | Unbooked,
         part: str = "the model",
         lines: Sequence[Mapping[str, Any]] = (),
-        unmarked: Sequence[str] = (),
+        unmarked: Sequence[Column] = (),
         both: PrivacyReport | None = None,
     ) -> Standing:
         """Return the standing of a part of a page.
@@ -119,17 +119,23 @@ class Page(str):
 
     standing: Standing
 
+    def __new__(cls, text: str, standing: Standing) -> Self:
+        """Return the text with its standing."""
+        self = super().__new__(cls, text)
+        self.standing = standing
+        return self
 
-def doubts_of(part: str, report: PrivacyReport, booking: Booking | str) -> tuple[Doubt, ...]:
+
+def doubts_of(part: str, report: PrivacyReport, booking: Booking | Unbooked) -> tuple[Doubt, ...]:
     """Return why nobody should sign for a part of a page, given its report as far as a ledger confirms it."""
     denied, status = False, report.status
     if not status.holds:
         words, denied = str(status), True
-    elif isinstance(booking, str) and booking.startswith("The ledger "):
-        words, denied, status = booking, True, Status.COPY
+    elif isinstance(booking, Unbooked) and booking.denied:
+        words, denied, status = booking.words, True, Status.COPY
     elif report.is_private:
         return ()
-    elif isinstance(booking, str):
+    elif isinstance(booking, Unbooked):
         words = "read from a file, and no ledger was asked. Name the --ledger and --dataset of the run"
     elif booking.doubt:
         words, denied = booking.explanation, booking.doubt == "another"
@@ -141,37 +147,35 @@ def doubts_of(part: str, report: PrivacyReport, booking: Booking | str) -> tuple
 
 
 def standing_of(
-    model: Any, report: PrivacyReport, ledger: Any, dataset_id: str | None, ran: tuple[str, str] | None = None
+    model: Any, report: PrivacyReport, books: Books, ran: tuple[str, str] | None = None
 ) -> Standing:
     """Return the standing of a fitted model by itself: one that was read from a file, by its digest."""
-    digest = model_digest(model) if report.copied else None
-    found, booking = booking_of(report, ledger, dataset_id, ran, digest)
+    found, booking = books.find(report, ran, model_digest(model) if report.copied else None)
     return Standing.of(found, booking, unmarked=unmarked_columns(schema_of(model), booking))
 
 
-def unmarked_columns(schema: Schema | None, booking: Booking | str) -> list[str]:
+def unmarked_columns(schema: Schema | None, booking: Booking | Unbooked) -> list[Column]:
     """Return the columns with bounds or levels that the ledger saw learned from records and that say not so.
 
     Only what is equal is found: who changes a learned bound by a hair has declared another one.
     """
-    out: list[str] = []
-    if schema is None or isinstance(booking, str):
+    out: list[Column] = []
+    if schema is None or isinstance(booking, Unbooked):
         return out
     for digest, (number, *_) in booking.files.items():
-        entry, short = booking.history.steps[number].entry, digest[65:]
-        receipt = "".join(re.findall(r"receipt (\w+), ", entry.description if entry else ""))
+        receipt, short = booking.history.steps[number].said.receipt, digest[65:]
         known = {short[i : i + 8] for i in range(0, len(short), 8)} if receipt else set()
         for column in (c for c in schema.columns if known):
             marked = receipt in {price.receipt for price in column.learned}
-            out += [column.name] * (not marked and column_digest(column, receipt) in known)
+            out += [column] * (not marked and column_digest(column, receipt) in known)
     return out
 
 
-def doubts_of_schema(unmarked: Sequence[str]) -> tuple[Doubt, ...]:
+def doubts_of_schema(unmarked: Sequence[Column]) -> tuple[Doubt, ...]:
     """Return the doubt about columns that were learned and do not say so."""
     words = (
-        f"the ledger saw just these bounds or levels learned from records: {', '.join(unmarked)}. They are "
-        "not declared, and their price is not counted here. Fit with the schema that `sordino schema learn` "
-        "wrote"
+        "the ledger saw just these bounds or levels learned from records: "
+        f"{', '.join(column.name for column in unmarked)}. They are not declared, and their price is not "
+        "counted here. Fit with the schema that `sordino schema learn` wrote"
     )
     return (Doubt("the schema", words, True),) * bool(unmarked)

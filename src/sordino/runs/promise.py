@@ -39,7 +39,7 @@ from sordino.kernel.events import compose_events
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import FilterMode, Ledger, Reservation
 from sordino.ledger.ledger import Ending
-from sordino.runs.report import PaperClaim, Price, PrivacyReport, Status, receipt_words
+from sordino.runs.report import Booked, PaperClaim, Price, PrivacyReport, Status
 from sordino.values import at_least, check_number
 
 
@@ -172,10 +172,10 @@ class Ask:
         files = {digest[:64]: run for digest, run in book.files(self.dataset_id).items()}
 
         def booked(price: Price) -> bool:
-            words = receipt_words(price.receipt, Status.PRIVATE)
+            words = "", price.receipt, Status.PRIVATE
             same = bool(price.receipt) and (policy.relation, policy.unit) == (price.relation, price.unit)
             return same and any(
-                e.description.endswith(words)
+                replace(Booked.read(e.description), name="") == Booked(*words)
                 and e.epsilon <= price.epsilon
                 and e.delta <= price.delta
                 and (not price.content or e.sequence in files.get(price.content, ()))
@@ -481,7 +481,7 @@ class Promise:
         if self.ask.ledger is None:
             return Run(self, None)
         event, digest = self.plan.event(), self.digest if digest is None else digest
-        description += "" if self.noise.is_private else f", {Status.SEEDED}"
+        description = str(replace(Booked.read(description), seeded=not self.noise.is_private))
         return Run(self, self.ask.reserve(event, self.certificate, self.plan.unit, description, digest))
 
     @contextmanager

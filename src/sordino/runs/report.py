@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
@@ -18,6 +17,7 @@ from sordino.accounting.calibration import Certificate, certify
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.accounting.trees import decode, encode
 from sordino.errors import InvalidInputError, PlanError
+from sordino.facts import Fact
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Disjoint, Relation
 from sordino.kernel.mechanism import OnGrid
@@ -191,9 +191,35 @@ def draw_receipt() -> str:
     return f"{int(noise.integers(2**63 - 1, 1)[0]):016x}"
 
 
-def receipt_words(receipt: str, status: Status) -> str:
-    """Return how a ledger's description of a reservation names the payment it is for."""
-    return f"receipt {receipt}, {status}"
+@dataclass(frozen=True)
+class Booked:
+    """What a ledger's description of a reservation says.
+
+    Parameters
+    ----------
+    name : of the run.
+    receipt, status : of the payment that it is for, and how far that was private; "" where it is for none.
+    seeded : its noise can be reproduced.
+    """
+
+    name: str
+    receipt: str = ""
+    status: str = ""
+    seeded: bool = False
+
+    @classmethod
+    def read(cls, description: str) -> Booked:
+        """Read what ``str`` writes; of any other text all is the name."""
+        seeded = description.endswith(seed := f", {Status.SEEDED}")
+        rest = description.removesuffix(seed)
+        name, mark, said = rest.rpartition(", receipt ")
+        receipt, _, status = said.partition(", ")
+        paid = bool(mark) and receipt.isalnum() and status in list(Status)
+        return cls(name, receipt, status, seeded) if paid else cls(rest, seeded=seeded)
+
+    def __str__(self) -> str:
+        paid = f", receipt {self.receipt}, {self.status}" if self.receipt else ""
+        return f"{self.name}{paid}{f', {Status.SEEDED}' if self.seeded else ''}"
 
 
 def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
@@ -222,6 +248,7 @@ def _sum_up(values: list[float]) -> float:
 
 
 FORMAT = 2
+_ON_GRID, _EXACT = " (exactly rounded to a lattice)", " (exact)"
 _STATED = 1.02  # a plan is calibrated to its epsilon from below, within a percent; more than that is another
 _UP = 1 + 1e-12  # a margin for the rounding of sums
 _TEXTS = ("public", "notes", "unpaid", "unproven")
@@ -237,6 +264,11 @@ class ReleaseReport:
     times: int
     noise_multiplier: float
     sensitivity: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the noise has the law that is proven, to the last bit; the others draw doubles."""
+        return self.mechanism.endswith((_ON_GRID, _EXACT))
 
 
 @dataclass(frozen=True)
@@ -268,7 +300,8 @@ class PrivacyReport:
     copied : read back from a text, which proves nothing about what was run.
     file : the digest of the file that it was read from, which a ledger may know.
 
-    A report that states less than its own event certifies, or numbers that are none, cannot be made.
+    A line of ``public`` is a :class:`sordino.facts.Fact`, which knows who says so. A report that states less
+    than its own event certifies, or numbers that are none, cannot be made.
     """
 
     epsilon: float
@@ -280,7 +313,7 @@ class PrivacyReport:
     releases: tuple[ReleaseReport, ...]
     noise_source: str
     seeded: bool
-    public: tuple[str, ...] = ()
+    public: tuple[Fact, ...] = ()
     paper_claim: PaperClaim | None = None
     notes: tuple[str, ...] = ()
     discretisation: float | None = None
@@ -291,6 +324,7 @@ class PrivacyReport:
     file: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "public", tuple(map(Fact.of, self.public)))
         if not self.epsilon >= 0 or not 0 < self.delta < 1:
             raise InvalidInputError(
                 "Expected a guarantee with epsilon >= 0 and delta in (0, 1), got epsilon = "
@@ -460,8 +494,7 @@ class PrivacyReport:
         """What must be said about an epsilon, or a delta, that protects little; None where nothing must."""
         epsilon, delta = self.whole or (self.epsilon, self.delta)
         said = [warning(epsilon, self.trade_off) if epsilon > LITTLE else None]
-        counts = [int(n) for n in re.findall(r"^number of \w+s: (\d+)", "\n".join(self.public), re.M)]
-        if math.isfinite(epsilon) and counts and delta * max(counts) >= 1:
+        if math.isfinite(epsilon) and delta * max((fact.units for fact in self.public), default=0) >= 1:
             said.append(
                 f"delta = {at_most(delta)} is at least 1/n: a mechanism that publishes whole records with "
                 "this probability would satisfy it"
@@ -487,7 +520,8 @@ class PrivacyReport:
             "discretisation": self.discretisation,
             "event": encode(self.event),
             "releases": [asdict(release) for release in self.releases],
-            "public": list(self.public),
+            "public": [str(fact) for fact in self.public],
+            "facts": [fact.mark for fact in self.public],
             "noise_source": self.noise_source,
             "seeded": self.seeded,
             "paper_claim": asdict(self.paper_claim) if self.paper_claim else None,
@@ -513,6 +547,11 @@ class PrivacyReport:
                 raise InvalidInputError(f"Expected a report of format {FORMAT}. Upgrade sordino to read it.")
             claim, grid = data["paper_claim"], data["discretisation"]
             texts: dict[str, Any] = {name: tuple(str(item) for item in data[name]) for name in _TEXTS}
+            if "facts" in data:
+                marks = zip(texts["public"], data["facts"], strict=True)
+                texts["public"] = tuple(Fact(what, **mark) for what, mark in marks)
+            else:  # earlier versions did not say who says so
+                texts["public"] = tuple(map(Fact.read_old, texts["public"]))
             return cls(
                 epsilon=float(data["epsilon"]),
                 delta=float(data["delta"]),
@@ -593,7 +632,7 @@ def _describe(name: str, release: Release, relation: Relation) -> ReleaseReport:
         kind += f" ({type(release.mechanism.strategy).__name__}, all releases together)"
     elif release.mechanism.secure:
         grid = isinstance(release.mechanism, OnGrid)
-        kind += " (exactly rounded to a lattice)" if grid else " (exact)"
+        kind += _ON_GRID if grid else _EXACT
     try:
         bound = _short(release.sensitivity(relation))
     except (TypeError, AttributeError, LookupError, NotImplementedError):

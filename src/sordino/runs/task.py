@@ -17,7 +17,7 @@ import numpy as np
 from sordino.errors import InvalidInputError
 from sordino.kernel import Executor, NoisyExecutor, PaperNoise, Plan
 from sordino.runs.promise import Ask, Promise, enclosing
-from sordino.runs.report import Price, PrivacyReport, receipt_words
+from sordino.runs.report import Booked, Price, PrivacyReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +84,7 @@ def run(task: Task, rows: Executor | NoisyExecutor, ask: Ask, *, verbose: int | 
     """
     promise = Promise.made(replace(ask, learned=ask.find_paid(task.learned)), task.plan(), task.paper)
     report = promise.report(task.public, task.notes)
-    name = f"{task.name}, {receipt_words(task.receipt, report.status)}" if task.receipt else task.name
-    with promise.run(rows, name) as curator:
+    with promise.run(rows, str(Booked(task.name, task.receipt, report.status))) as curator:
         last, steps = task.follow(curator, verbose)
     return Fitted(task.finish(last), steps, report)
 

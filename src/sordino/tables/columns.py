@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from sordino.errors import SchemaError
+from sordino.facts import Fact, Source
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import clipped_matrix
 from sordino.runs import Price
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 MOST_LEVELS = 100_000
 GAPS = ("column", "zero")
 BOUNDS = "bounds (low and high)"
+TOLD = "learned: "
+"""How the source of a column begins whose bounds or levels were paid for."""
 _EPOCH = datetime.date(2000, 1, 1).toordinal()
 Knots = int | tuple[float, ...]
 
@@ -363,6 +366,20 @@ class Column:
         if getattr(self, "levels", ()) is None:
             return "levels" if self.learnable else "levels in their order, which no record tells"
         return BOUNDS if getattr(self, "low", 0) is None else None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its bounds or levels are what was paid for: of a copy, its source says so."""
+        return bool(self.learned) and str(vars(self).get("source")).startswith(TOLD)
+
+    @property
+    def fact(self) -> Fact:
+        """What it declares, and where that comes from, for a report."""
+        origin = Source.LEARNED if self.is_told else Source.DECLARED
+        words = (
+            f"column {self.name!r}: {self.describe()} ({getattr(self, 'source', '') or 'source not stated'})"
+        )
+        return Fact(words, origin, leaves_out=getattr(self, "missing", "") == "leave out")
 
     @property
     def is_numeric(self) -> bool:

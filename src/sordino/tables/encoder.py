@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.facts import Fact, Source
 from sordino.kernel.arrays import compile_with_cache
 from sordino.tables.columns import Block, Column, Entries, Origin, Text, WordBlock, refuse
 from sordino.tables.schema import Schema
@@ -65,10 +66,11 @@ class Basis:
     ridge: float = 0.0
 
     @property
-    def fact(self) -> str:
+    def fact(self) -> Fact:
         """What a report says of it."""
         curves = f"curves with {self.knots} knots" if self.knots > 1 else "straight lines"
-        return f"{curves} for columns that declare none, {len(self.pairs)} pairs of columns"
+        words = f"{curves} for columns that declare none, {len(self.pairs)} pairs of columns"
+        return Fact(words, Source.RULE)
 
     def squared_norm(self, columns: Sequence[Column]) -> float:
         """Return a bound on the squared norm of every encoded row: the sum of what each block adds.

@@ -13,6 +13,7 @@ import numpy as np
 from sordino.errors import SchemaError
 from sordino.execute.local import LocalExecutor, ValueExecutor
 from sordino.execute.persons import mean_of_owners
+from sordino.facts import Fact
 from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import RowMoments
@@ -22,7 +23,7 @@ from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.report import draw_receipt
 from sordino.solvers.base import noise_in
 from sordino.solvers.heavy.location import border_variances, cells_at, counts_below
-from sordino.tables.columns import Category, Column, Date, Ignored, Number, Person, Target, Text, day_of
+from sordino.tables.columns import TOLD, Category, Column, Date, Ignored, Number, Person, Target, Text, day_of
 from sordino.tables.schema import Schema
 from sordino.tables.values import Frame, factorise
 from sordino.values import at_least, at_most
@@ -197,7 +198,7 @@ def learn_schema(
         learner,
         sample,
         "learn_schema",
-        public=(f"number of {unit}s: {n}", "names of the columns"),
+        public=(Fact.number_of(unit, n), "names of the columns"),
         notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in asked), *whose),
         learned=schema.learned,
         receipt=receipt,
@@ -354,7 +355,7 @@ def _with_bounds(column: Any, bounds: Bounds | None) -> Column:
     if bounds is None:
         return replace(column, source="not learned: too few records for this budget")
     low, high = _rounded(bounds[0].value, bounds[1].value)
-    source = f"learned: private quantiles at {bounds[0].rank:.2g} and {bounds[1].rank:.2g}, rounded outwards"
+    source = f"{TOLD}private quantiles at {bounds[0].rank:.2g} and {bounds[1].rank:.2g}, rounded outwards"
     if max(abs(low), abs(high)) >= FARTHEST_CELL:
         if low == high:  # where beyond is not known, and bounds around the end would clip every value
             return replace(column, source=f"not learned: values beyond {low:g}; {REMEDY}")
@@ -375,7 +376,7 @@ def _with_levels(column: Any, counts: dict[str, float]) -> Column:
         return replace(column, source="not learned: fewer than two labels above the threshold")
     if not counts:
         return replace(column, source="not learned: no value above the threshold")
-    source = f"learned: {len(counts)} values whose noisy count exceeds a threshold"
+    source = f"{TOLD}{len(counts)} values whose noisy count exceeds a threshold"
     levels: Any = tuple(counts)
     if isinstance(column, Target) and all(text.removeprefix("-").isdecimal() for text in levels):
         levels = sorted(map(int, levels))  # in their order, as classes are
@@ -448,7 +449,7 @@ def value_shares(
     rows, unit = (rows, "record") if persons is None else (mean_of_owners(rows, persons), "person")
     ask = Ask.checked(epsilon, delta, len(rows), ledger, dataset_id)
     sample = Sample(len(rows), rows.shape[1], Relation.parse(relation), unit)
-    public, counter = (f"number of {unit}s: {len(rows)}", *schema.facts), ShareCounter(len(asked))
+    public, counter = (Fact.number_of(unit, len(rows)), *schema.facts), ShareCounter(len(asked))
     noise = noise_in(ask.calibrated(counter.plan(sample)), "shares") / len(rows)
     if noise > HIDDEN:
         raise SchemaError(

@@ -17,6 +17,7 @@ import tomli_w
 
 from sordino.errors import InvalidInputError, SchemaError
 from sordino.execute.persons import MARKERS, number_owners
+from sordino.facts import Fact, Source
 from sordino.ledger.policy import MOST_TEXT
 from sordino.runs import Price
 from sordino.runs.report import LEARNED, each_once
@@ -143,8 +144,7 @@ class Schema:
 
     def _told_by(self, price: Price) -> list[Column]:
         """Return the columns that say that this price told them."""
-        said = [c for c in self.columns if str(vars(c).get("source")).startswith("learned: ")]
-        return [c for c in said if price in c.learned[-1:]]
+        return [c for c in self.columns if c.is_told and price in c.learned[-1:]]
 
     def attested(self, price: Price) -> str:
         """Return what a ledger keeps of what a price told: the digest of all, and a short one of each column.
@@ -177,18 +177,18 @@ class Schema:
         return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
     @property
-    def facts(self) -> tuple[str, ...]:
+    def facts(self) -> tuple[Fact, ...]:
         """What is declared and where it comes from, line by line, for a report."""
         paid = sum(bool(column.learned) for column in self.columns)
-        origin = f"{paid} of them learned from records" if paid else "none of them marked as learned"
-        lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, {origin}"]
+        words = f"{paid} of them learned from records" if paid else "none of them marked as learned"
+        origin = Source.LEARNED if paid else Source.DECLARED
+        lines = [Fact(f"schema {self.digest[:12]}: {len(self.columns)} columns, {words}", origin)]
         if self.learned:
-            lines.append(f"{LEARNED}{'; '.join(map(str, self.learned))}; it comes on top of every fit")
-        for column in self.columns[:MOST_FACTS]:
-            source = getattr(column, "source", "") or "source not stated"
-            lines.append(f"column {column.name!r}: {column.describe()} ({source})")
+            prices = "; ".join(map(str, self.learned))
+            lines.append(Fact(f"{LEARNED}{prices}; it comes on top of every fit", Source.LEARNED))
+        lines += [column.fact for column in self.columns[:MOST_FACTS]]
         more = len(self.columns) - MOST_FACTS
-        return (*lines, f"and {more} more columns, see the schema") if more > 0 else tuple(lines)
+        return (*lines, *([Fact(f"and {more} more columns, see the schema")] * (more > 0)))
 
     def require_known(self) -> None:
         """Refuse a schema with blanks."""

@@ -18,6 +18,7 @@ from flwr.clientapp import ClientApp
 
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
 from sordino.execute.parties.executor import SharingClient
+from sordino.facts import Fact
 from sordino.parties.flower.models import FederatedRecipe, LocalModel, Weights, fits
 from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.words import Code, PlanRefusedError, code_of
@@ -98,7 +99,7 @@ class FederatedClient:
             Ask.checked(self.epsilon, self.delta, plan.population, *booked, learned=self.learned),
             recipe,
             plan,
-            public=(f"number of {plan.unit}s: {plan.population}", "the recipe and the model's shape"),
+            public=(Fact.number_of(plan.unit, plan.population), "the recipe and the model's shape"),
             notes=(f"federated: {note}",),
             description=f"{recipe.algorithm()} run",
             slack=slack,

@@ -19,6 +19,7 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from sordino.errors import InvalidInputError, PlanError
+from sordino.facts import Fact
 from sordino.kernel import Batch, Curator, Full, Gaussian, Offer, Plan, Poisson, Question, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.query import ClientUpdates, check_clip
@@ -280,13 +281,13 @@ class ClientLevelHardThresholding:
         self, grid: Grid, context: Context, start: Weights, evaluate: Evaluate | None, timeout: float | None
     ) -> FederatedResult:
         budget = Ask.checked(self.epsilon, self.delta, self.clients, self.ledger, self.dataset_id)
-        nodes = tuple(wait_for(grid, self.clients, self.patience))
+        nodes, n = tuple(wait_for(grid, self.clients, self.patience)), self.clients
         executor = FederationExecutor(grid, nodes, self.recipe, self.timeout)
         task = Task(
             self,
             start,
             f"client-level {self.recipe.algorithm(private=False)}",
-            public=(f"number of clients: {self.clients}", "the recipe and the model's shape"),
+            public=(Fact(f"number of clients: {n}", units=n), "the recipe and the model's shape"),
             notes=("noise at the server, which is trusted; nothing is promised for single records",),
             finish=lambda last: np.asarray(last, dtype=start.dtype),
         )

@@ -21,6 +21,7 @@ from sordino.errors import LedgerError, PartyError, PlanError, SordinoError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, PartiesExecutor
 from sordino.execute.parties.engine import Lattice
+from sordino.facts import Fact, Source
 from sordino.kernel import SparseVector
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
@@ -216,7 +217,7 @@ class PartyRun:
         counts = zip(plan.members, plan.records)
         report = self._promise.report(
             (
-                *(f"number of records of {member.name}: {n}" for member, n in counts),
+                *(Fact(f"number of records of {member.name}: {n}", Source.COUNTED) for member, n in counts),
                 *plan.task.public,
                 f"the joint plan {plan.digest}",
             ),
