@@ -51,7 +51,8 @@ def peers() -> Iterator[Line]:
     for task in dict.fromkeys(row["task"] for row in rows):
         here = [row for row in rows if row["task"] == task]
         number = ", ".join(f"{row['method']} {row['mean']:.3f} ± {row['half']:.3f}" for row in here)
-        claim = f"{task}, epsilon 1 (95 % intervals; Sordino's defaults of that day)"
+        runs = {row["runs"] for row in here}
+        claim = f"{task}, epsilon 1 (95 % intervals of {max(runs)} runs; Sordino's defaults of that day)"
         yield claim, number, data["about"]["command"], data["about"]["date"]
 
 
