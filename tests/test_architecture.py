@@ -20,6 +20,7 @@ import sordino
 from sordino.checks import check_data
 from sordino.cli import main
 from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.estimators.metrics import METRICS, MetricRow, judge
 from sordino.execute import LocalExecutor
 from sordino.kernel import ClippedSum, Full, Gaussian, Plan, Relation, Release, clip, public_generator
 from sordino.kernel.query import Records
@@ -225,6 +226,20 @@ def test_a_new_loss_is_reached_from_an_estimator(monkeypatch):
     model = sordino.LinearRegression(5.0, 1e-6, loss="log_cosh", solver="gd", **settings).fit(X, Y)
     assert np.abs(model.coef_ - [1.0, -0.5, 0.0]).max() < 0.4
     assert model.privacy_.releases[0].sensitivity == "1.9 (L2)"  # its Lipschitz constant makes the clip
+
+
+def test_a_new_metric_is_a_row_and_its_paid_score_is_the_exact_one_up_to_noise(monkeypatch):
+    row = MetricRow(
+        "near", "near", "values", "off by more than a fifth of the range",
+        lambda judged, limits: (np.abs(judged.predicted - judged.targets) > 0.8).astype(float), gain=True,
+    )  # fmt: skip
+    monkeypatch.setitem(METRICS, "near", row)
+    model = sordino.LinearRegression(20.0, 1e-6, data_norm=1.9, target_bound=2.0).fit(X, Y)
+    judged = judge(model, X, Y + np.arange(400) % 4, "values")
+    paid = sordino.private_score(model, X, judged.targets, epsilon=20.0, metric="near", bounds=(-2.0, 5.0))
+    assert row.exactly(judged) == 0.25
+    assert paid.interval[0] < 0.25 < paid.interval[1] < 0.4
+    assert paid == pytest.approx(0.25, abs=0.05)
 
 
 class TargetMean(PrivateEstimator):

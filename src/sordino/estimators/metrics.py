@@ -678,12 +678,12 @@ class MetricRow:
         """Return how the score is read off a noisy mean."""
         if self.private is not None:
             return self.private(limits)
-        bound = self.bound_of(limits)
+        sign, top = (-1.0, 1.0) if self.gain else (1.0, self.bound_of(limits))
 
         def mean(m: Floats, _: float) -> tuple[float, Floats | None]:
-            return bound * (float(m[0]) + 1.0) / 2.0, np.array([bound / 2.0])
+            return top * (sign * float(m[0]) + 1.0) / 2.0, np.array([sign * top / 2.0])
 
-        return Smooth(1, lambda judged: self.column(judged, limits)[:, None], mean, (0.0, bound))
+        return Smooth(1, lambda judged: self.column(judged, limits)[:, None], mean, (0.0, top))
 
     def with_constant(self, limits: ScoreLimits) -> Any:
         """Return what is asked: the score, what the best constant scores, and targets out of bounds."""
