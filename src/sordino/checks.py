@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning, levels_to_the_caller
 from sordino.execute import Held, HeldColumn, hold, strip_tensor
 from sordino.execute.csr import sound
-from sordino.facts import Fact, Source
+from sordino.runs.report import Fact, Source
 from sordino.values import CAUGHT, as_float, check_positive, is_number, refuse_unreadable, refusing
 
 

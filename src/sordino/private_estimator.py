@@ -25,11 +25,11 @@ from sordino.errors import (
 )
 from sordino.execute import hold, in_dask, strip_tensor
 from sordino.execute.persons import number_owners
-from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.ledger.address import hide
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
+from sordino.runs.report import Fact, Source
 from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder, choose_basis
 from sordino.tables.schema import Schema

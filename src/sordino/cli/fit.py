@@ -269,8 +269,8 @@ def run_of(data: str) -> dict[str, Any]:
 
 def finished_run(run: dict[str, Any], report: Any) -> dict[str, Any]:
     """Return what is said of a run that has ended; a rule chose its delta, and may choose another later."""
-    from sordino.facts import Source
     from sordino.ledger.address import code_digest
+    from sordino.runs.report import Source
 
     run = {**run, "settings": run["settings"] | {"delta": report.delta}, "code": code_digest()}
     for fact in (fact for fact in report.public if fact.units and fact.origin is Source.COUNTED):

@@ -39,13 +39,12 @@ from sordino.estimators.pipeline import final_step, invent_rows, mixes_rows, pri
 from sordino.estimators.statistics import PrivateFloat, check_bounds, check_share
 from sordino.execute import executor_of, hold_columns, in_dask
 from sordino.execute.persons import mean_of_owners
-from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator, declared_rows
 from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
-from sordino.runs.report import Status, each_once
+from sordino.runs.report import Fact, Source, Status, each_once
 from sordino.saving.files import model_digest
 from sordino.solvers import statistic
 from sordino.tables.values import flags_of

@@ -24,12 +24,11 @@ from sordino.estimators.statistics import (
 )
 from sordino.execute import LocalExecutor, executor_of, hold_columns, in_dask
 from sordino.execute.persons import SharedExecutor, is_missing
-from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
-from sordino.runs.report import at_most, each_once
+from sordino.runs.report import Fact, Source, at_most, each_once
 from sordino.solvers import statistic
 from sordino.solvers.heavy.ranks import Cells
 from sordino.tables.columns import Column, Flag

@@ -22,14 +22,13 @@ from sordino.estimators.metrics import row_count
 from sordino.estimators.statistics import check_share
 from sordino.execute import executor_of, in_dask
 from sordino.execute.persons import mean_of_owners, number_owners
-from sordino.facts import Fact, Source
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, public_norm
 from sordino.kernel.clip import clipped_matrix
 from sordino.problems.losses import LOSSES, label_targets
 from sordino.problems.robust import Sample, triangle
 from sordino.runs import Ask, PrivacyReport, Task, run
-from sordino.runs.report import Status
+from sordino.runs.report import Fact, Source, Status
 from sordino.solvers import statistic
 from sordino.solvers.one_step import Step, Units
 from sordino.tables import Shape

@@ -28,7 +28,6 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import DivergenceWarning, InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, look_up
 from sordino.execute.persons import SharedExecutor
-from sordino.facts import Source
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import (
     Budget,
@@ -56,6 +55,7 @@ from sordino.problems.losses import (
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task
 from sordino.runs.promise import enclosing
+from sordino.runs.report import Source
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.auto import Around
 from sordino.solvers.base import LinearFit

@@ -17,11 +17,11 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
 from sordino.execute.persons import SharedExecutor
-from sordino.facts import Fact, Source
 from sordino.kernel import public_generator
 from sordino.private_estimator import PrivateEstimator, Tabular, refuse_unknown_owners
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, Stream, Task
+from sordino.runs.report import Fact, Source
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.methods import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count

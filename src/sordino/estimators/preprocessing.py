@@ -17,7 +17,6 @@ from sordino.checks import bound_fact, check_data, declared_bound, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import executor_of, is_sparse
-from sordino.facts import Fact, Source
 from sordino.kernel import Curator, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import clipped_matrix
@@ -25,6 +24,7 @@ from sordino.private_estimator import Budget, PrivateEstimator
 from sordino.problems.affine import ColumnMoments
 from sordino.problems.robust import Sample
 from sordino.runs import Task
+from sordino.runs.report import Fact, Source
 from sordino.values import among, check_count, check_flag, check_positive
 from sordino.wavelets import scatter
 

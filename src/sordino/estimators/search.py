@@ -25,11 +25,11 @@ from sordino.estimators import pipeline
 from sordino.estimators.metrics import METRICS, MetricRow, ScoreLimits, find_metric, judge
 from sordino.estimators.pipeline import final_step, rows_of, schema_of
 from sordino.execute.persons import mean_of_owners, number_owners
-from sordino.facts import Fact
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import PrivateEstimator
 from sordino.runs import Ask, BestOf, ChooseThenFit, Price
+from sordino.runs.report import Fact
 from sordino.runs.search import Trial
 from sordino.tables import Schema
 from sordino.values import check_number, check_positive, refusing

@@ -18,12 +18,11 @@ from sordino.errors import (
     levels_to_the_caller,
 )
 from sordino.execute import executor_of, hold_numbers
-from sordino.facts import Fact, Source
 from sordino.kernel import PaperNoise, Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample, Truncation
 from sordino.runs import Ask, Fitted, Price, PrivacyReport, Task, run
-from sordino.runs.report import at_most, each_once
+from sordino.runs.report import Fact, Source, at_most, each_once
 from sordino.solvers import statistic
 from sordino.solvers.heavy.location import UNLIMITED, RobustEstimate
 from sordino.tables.columns import Column

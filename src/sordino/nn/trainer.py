@@ -24,7 +24,6 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.execute.processes import join_processes
-from sordino.facts import Fact
 from sordino.kernel import Relation
 from sordino.ledger.address import hide
 from sordino.nn.compiled import compiled_engine
@@ -45,6 +44,7 @@ from sordino.nn.solvers import (
 )
 from sordino.private_estimator import declared_rows, owner_facts
 from sordino.runs import Ask, Price, PrivacyReport, track
+from sordino.runs.report import Fact
 from sordino.runs.training import Choice
 from sordino.runs.training import Training as Priced
 from sordino.solvers.updates import HardThreshold

@@ -29,14 +29,13 @@ from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_
 from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words, span_words
 from sordino.estimators.pipeline import pipeline_privacy, schema_of
 from sordino.estimators.statistics import PrivateFloat
-from sordino.facts import Fact, Source
 from sordino.ledger.address import code_digest
 from sordino.ledger.address import person as user
 from sordino.report.page import Booking, Books, Unbooked, render_page
 from sordino.report.plots import coefficients_of, margin_words, target_words
 from sordino.report.standing import Page, Standing, standing_of, unmarked_columns
 from sordino.runs import PrivacyReport, ReleaseReport
-from sordino.runs.report import Status, at_most, composed, guess, percent, strength
+from sordino.runs.report import Fact, Source, Status, at_most, composed, guess, percent, strength
 from sordino.saving.files import model_digest
 from sordino.tables.columns import Column
 from sordino.values import plain_number

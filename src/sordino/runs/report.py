@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache, partial, reduce
-from typing import Any
+from typing import Any, Self
 
 from dp_accounting import dp_event as dp
 
@@ -17,7 +18,6 @@ from sordino.accounting.calibration import Certificate, certify
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.accounting.trees import decode, encode
 from sordino.errors import InvalidInputError, PlanError
-from sordino.facts import Fact
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Disjoint, Relation
 from sordino.kernel.mechanism import OnGrid
@@ -28,6 +28,84 @@ from sordino.values import at_least, plain_number
 from sordino.values import at_most as at_most
 
 _PLACES = "order of the records, which are cut into parts by it: one that is left out leaves its place empty"
+
+
+# ------------------------ What is assumed to be public: lines that carry where they come from
+
+
+class Source(StrEnum):
+    """Who says that a fact is public, and from where; a page has a sentence for each."""
+
+    DECLARED = "declared"
+    DEFAULT = "default"
+    COLUMNS = "columns"
+    COUNTED = "counted"
+    IDS = "ids"
+    SEEN = "seen"
+    SHAPE = "shape"
+    LEARNED = "learned"
+    RULE = "rule"
+    KIND = "kind"
+    CLIP = "clip"
+    ALIKE = "alike"
+    OLD = "old"
+
+    @classmethod
+    def given(cls, value: Any, by_columns: bool = False) -> Source:
+        """Return that of a parameter: None takes what follows from the columns, or the library's default."""
+        return cls.DECLARED if value is not None else cls.COLUMNS if by_columns else cls.DEFAULT
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it was read off the records, without noise."""
+        return self in (Source.COUNTED, Source.IDS, Source.SEEN)
+
+
+class Fact(str):
+    """A line of a report about what is assumed to be public; a plain text is one that was declared.
+
+    Parameters
+    ----------
+    what : the line.
+    origin : who says so.
+    units : how many are protected, where the line is about their number; else 0.
+    leaves_out : records without a target were left out before anybody counted the others.
+    """
+
+    origin: Source
+    units: int
+    leaves_out: bool
+
+    def __new__(cls, what: str, origin: str = "declared", units: int = 0, leaves_out: bool = False) -> Self:
+        """Return the line, with what it knows of itself."""
+        self = super().__new__(cls, what)
+        self.origin, self.units, self.leaves_out = Source(origin), int(units), bool(leaves_out)
+        return self
+
+    @classmethod
+    def of(cls, line: str) -> Fact:
+        """Return a line as a fact; one that says nothing of itself was declared."""
+        return line if isinstance(line, Fact) else cls(line)
+
+    @classmethod
+    def number_of(cls, unit: str, number: int) -> Self:
+        """Return the number of those who are protected, as it was counted in the data."""
+        origin = Source.COUNTED if unit == "record" else Source.IDS
+        return cls(f"number of {unit}s: {number}", origin, number)
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """What it knows beside its words, for a file; nothing where it was declared."""
+        default = vars(Fact(""))
+        return {name: value for name, value in vars(self).items() if value != default[name]}
+
+    @classmethod
+    def read_old(cls, line: str) -> Self:
+        """Return a line of a file that does not say who said it: counts and labels are known."""
+        if found := re.fullmatch(r"number of (record|person)s: ([0-9]{1,18})", line):
+            return cls.number_of(found[1], int(found[2]))
+        origin = Source.SEEN if line.startswith("class labels: those seen in y") else Source.OLD
+        return cls(line, origin, leaves_out=bool(re.match("column .*: target, .*; records without it", line)))
 
 
 class Status(StrEnum):
@@ -300,7 +378,7 @@ class PrivacyReport:
     copied : read back from a text, which proves nothing about what was run.
     file : the digest of the file that it was read from, which a ledger may know.
 
-    A line of ``public`` is a :class:`sordino.facts.Fact`, which knows who says so. A report that states less
+    A line of ``public`` is a :class:`Fact`, which knows who says so. A report that states less
     than its own event certifies, or numbers that are none, cannot be made.
     """
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from sordino.errors import SchemaError
-from sordino.facts import Fact, Source
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import clipped_matrix
 from sordino.runs import Price
+from sordino.runs.report import Fact, Source
 from sordino.tables.files import AS_IS, NUMBER, TEXT
 from sordino.tables.values import (
     MISSING,

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, SchemaError
-from sordino.facts import Fact, Source
 from sordino.kernel.arrays import compile_with_cache
+from sordino.runs.report import Fact, Source
 from sordino.tables.columns import Block, Column, Entries, Origin, Text, WordBlock, refuse
 from sordino.tables.schema import Schema
 from sordino.tables.values import Frame

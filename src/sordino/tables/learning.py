@@ -13,14 +13,13 @@ import numpy as np
 from sordino.errors import SchemaError
 from sordino.execute.local import LocalExecutor, ValueExecutor
 from sordino.execute.persons import mean_of_owners
-from sordino.facts import Fact
 from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import RowMoments
 from sordino.problems.robust import Sample
 from sordino.problems.scales import REACH, FrequentValues, Grid, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
-from sordino.runs.report import draw_receipt
+from sordino.runs.report import Fact, draw_receipt
 from sordino.solvers.base import noise_in
 from sordino.solvers.heavy.location import border_variances, cells_at, counts_below
 from sordino.tables.columns import TOLD, Category, Column, Date, Ignored, Number, Person, Target, Text, day_of

@@ -17,10 +17,9 @@ import tomli_w
 
 from sordino.errors import InvalidInputError, SchemaError
 from sordino.execute.persons import MARKERS, number_owners
-from sordino.facts import Fact, Source
 from sordino.ledger.policy import MOST_TEXT
 from sordino.runs import Price
-from sordino.runs.report import LEARNED, each_once
+from sordino.runs.report import LEARNED, Fact, Source, each_once
 from sordino.tables.columns import KINDS, Blank, Column, Exposure, Ignored, Person, Target, Weight, refuse
 from sordino.tables.files import INDEXES, DataFile, replace_file, stored_kinds
 from sordino.tables.values import Frame, codes_of, factorise, frame_of, numbers_of, require_pandas

@@ -18,12 +18,11 @@ from flwr.clientapp import ClientApp
 
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
 from sordino.execute.parties.executor import SharingClient
-from sordino.facts import Fact
 from sordino.parties.flower.models import FederatedRecipe, LocalModel, Weights, fits
 from sordino.parties.mpc.charter import Approvals, Rules
 from sordino.parties.words import Code, PlanRefusedError, code_of
 from sordino.runs import Ask, Price, PrivacyReport, Promise, RoundBook
-from sordino.runs.report import Status
+from sordino.runs.report import Fact, Status
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
 _log = logging.getLogger("sordino.parties.flower")

@@ -19,7 +19,6 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.facts import Fact
 from sordino.kernel import Batch, Curator, Full, Gaussian, Offer, Plan, Poisson, Question, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.query import ClientUpdates, check_clip
@@ -27,6 +26,7 @@ from sordino.parties.flower.client import CLIENT_LEVEL, RECORD_LEVEL, record_of
 from sordino.parties.flower.models import AdaptiveSum, FederatedRecipe, UpdateSum, Weights, fits
 from sordino.parties.words import show
 from sordino.runs import Ask, Task, run
+from sordino.runs.report import Fact
 from sordino.solvers.steps import hard_threshold
 from sordino.values import check_range
 

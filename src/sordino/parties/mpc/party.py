@@ -21,7 +21,6 @@ from sordino.errors import LedgerError, PartyError, PlanError, SordinoError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, PartiesExecutor
 from sordino.execute.parties.engine import Lattice
-from sordino.facts import Fact, Source
 from sordino.kernel import SparseVector
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
@@ -51,6 +50,7 @@ from sordino.parties.words import DIGEST, Code, PlanRefusedError, code_of, show
 from sordino.runs import Promise, Run
 from sordino.runs.journal import Journal, SavedRun, resumed
 from sordino.runs.promise import digest_of as digest_of_plan
+from sordino.runs.report import Fact, Source
 from sordino.tables.files import DataFile, read_matrix, read_names
 
 AHEAD = 4096  # coordinates whose noise is drawn before the first release

@@ -9,11 +9,10 @@ import pytest
 
 import sordino
 from sordino.errors import InvalidInputError
-from sordino.facts import Fact, Source
 from sordino.report import report_html
 from sordino.report.run_page import WORDS
 from sordino.runs import PrivacyReport
-from sordino.runs.report import Booked
+from sordino.runs.report import Booked, Fact, Source
 from sordino.tables import Number, Schema, Target
 
 X = np.linspace(-1.0, 1.0, 600)[:, None]
