@@ -47,6 +47,7 @@ from sordino.problems.losses import (
     Targets,
     at_bound,
     has_length,
+    has_shares,
     label_targets,
     loss_options,
     names_of_losses,
@@ -366,6 +367,7 @@ class LinearModel(LinearParameters, Coefficients):
             found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around, hidden)
             if noise is not None and hidden is not None:
                 found["coef_noise_"] = np.sqrt(np.square(noise) + np.square(hidden))
+        has_numbers = not (problem.loss.link.odds or has_shares(problem.loss))
         alone = "nothing that columns tell stands out of noise, so the model is the"
         if spread := 2.0 * getattr(last, "mean_noise", 0.0) * self._target_unit():
             self._warn(
@@ -374,8 +376,9 @@ class LinearModel(LinearParameters, Coefficients):
                 f"times epsilon: {problem.population * problem.epsilon:.3g} here). Expect no better than a "
                 f"constant; use more records, more epsilon or {self._other_bounds(found)}."
             )
-        elif problem.loss.link.odds and not np.any(found["coef_"]) and math.isfinite(problem.epsilon):
-            self._warn(f"{alone} shares of the classes. Use more records, more epsilon or fewer columns.")
+        elif not (has_numbers or np.any(found["coef_"])) and math.isfinite(problem.epsilon):
+            what = "shares of the classes" if problem.loss.link.odds else "mean of the targets"
+            self._warn(f"{alone} {what}. Use more records, more epsilon or fewer columns.")
         if guessed := getattr(last, "guessed", 0.0):
             self._warn(
                 f"most rows are far shorter than data_norm, and noise may hide up to {guessed:.1%} of the "
@@ -383,7 +386,7 @@ class LinearModel(LinearParameters, Coefficients):
                 "gains. Declare a tighter data_norm: rows are clipped to it."
             )
         few = problem.population * problem.epsilon < _FEW_AMOUNTS
-        if problem.loss.name == "gamma" and few and noise is None:
+        if has_shares(problem.loss) and few and noise is None:
             self._warn(
                 f"fewer than {_FEW_AMOUNTS:g} records times epsilon do not bring a model of amounts near the "
                 "mean: expect predictions up to 2.5 times too large. Use more of either, or squared errors."

@@ -114,6 +114,11 @@ def has_labels(loss: Loss) -> bool:
     return loss.targets in ("signs", "labels")
 
 
+def has_shares(loss: Loss) -> bool:
+    """Return whether residuals are shares of what is expected, as those of amounts are."""
+    return bool(getattr(loss, "shares", False))
+
+
 def target_range(loss: Loss, bound: float) -> tuple[float, float]:
     """Return the range of targets up to a bound: counts begin at zero."""
     return (0.0 if loss.targets == "counts" else -bound), bound
@@ -290,6 +295,7 @@ class GammaLoss:
 
     targets: ClassVar[Targets] = "counts"
     link: ClassVar[Link] = LOG
+    shares: ClassVar[bool] = True
     name: str = "gamma"
     lipschitz: float = math.inf
     curvature: float = math.inf

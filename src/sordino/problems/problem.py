@@ -10,7 +10,7 @@ import numpy as np
 
 from sordino.kernel import Gaussian, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
-from sordino.problems.losses import Loss, Penalty, Ridge
+from sordino.problems.losses import Loss, Penalty, Ridge, has_shares
 
 # With so many records times epsilon for each coefficient the clip of amounts begins to open, up to a factor.
 _OPENS, _OPEN = 5000.0, 1e4
@@ -125,7 +125,7 @@ class Problem(Setting):
         if math.isfinite(self.loss.lipschitz):
             return self.loss.lipschitz * self.row_bound
         opened = 1.0
-        if self.loss.name == "gamma":  # an amount may be any number of times what a model predicts
+        if has_shares(self.loss):  # an amount may be any number of times what a model predicts
             signal = self.population * self.epsilon / (_OPENS * (self.features + 1))
             opened = min(max(signal, 1.0) ** 0.5, _OPEN)
         return opened * max(self.target_bound, 1e-12) * self.row_bound
@@ -138,7 +138,7 @@ class Problem(Setting):
     @property
     def bend(self) -> float:
         """The second derivative that a metric counts on; amounts bend by one where a model is right."""
-        return 1.0 if self.loss.name == "gamma" else self.loss.curvature
+        return 1.0 if has_shares(self.loss) else self.loss.curvature
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:

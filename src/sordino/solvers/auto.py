@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sordino.kernel import Curator, Full, Laplace, Norm, Plan, Release, SparseVector, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
-from sordino.problems.losses import Huber, QuantileLoss, has_labels, has_length, has_odds, sigmoid
+from sordino.problems.losses import Huber, QuantileLoss, has_labels, has_length, has_odds, has_shares, sigmoid
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ClassSums, TargetCounts, sure
 from sordino.problems.scales import BINS, LOWEST, ColumnUnits
@@ -568,7 +568,7 @@ class Auto:
         problem = problem if quantile is None else with_squares(problem)
         problem = with_weight(curator, problem)
         targets = locate(curator, problem)
-        if problem.loss.name == "gamma":
+        if has_shares(problem.loss):
             targets = replace(targets, size=1.0)
         if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
             yield self._constant(curator, problem, targets, quantile)
@@ -653,7 +653,7 @@ class Auto:
             found, own = rank_steps(whole, quantile, Corrected(w, 0.0), None)
             margin = targets.size * float(found.w[-1])
         elif not has_odds(problem.loss):
-            margin, own = constant_margin(curator, problem, [*names, "offset"])
+            margin, own = constant_margin(curator, problem, [*names, "offset"], targets.mean)
         else:
             margin, own = constant_odds(curator, problem, names, targets), 0.0
         w[..., -1] = margin / problem.intercept
@@ -736,9 +736,8 @@ class Auto:
         if "bends" in curator.plan.releases:
             several = math.sqrt(problem.features / curator.plan.releases["ranks"].times)
             return noise_std(curator, "ranks") / problem.population * several
-        uncorrected = (
-            has_labels(problem.loss) or problem.loss.name == "gamma" or bool(self.stages)
-        )  # slopes, or a choice of columns
+        # slopes, or a choice of columns
+        uncorrected = has_labels(problem.loss) or has_shares(problem.loss) or bool(self.stages)
         if not (self._plain(problem) or (self.opens and uncorrected)):
             return math.inf
         release = curator.plan.releases[name]

@@ -23,7 +23,7 @@ from sordino.problems.affine import (
     GramShells,
     MappedCurvature,
 )
-from sordino.problems.losses import has_odds
+from sordino.problems.losses import has_odds, has_shares
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts, expected_mean
 from sordino.solvers.base import noise_std
@@ -133,7 +133,7 @@ def correction_queries(
     if is_few(problem):
         one = ConstantGradient(problem.loss, 1.0) if problem.once else query
         return {"offset": (one, 1 + problem.weighted, 1.0)}
-    amounts = problem.loss.name == "gamma"
+    amounts = has_shares(problem.loss)
     if metric and asks_gradient(problem, coefficients) and not amounts:
         asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
         asked["long"] = (GramShells(), 1, LONG)
@@ -486,7 +486,7 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
         out = replace(out, w=_drop_rare(whole, out.w, weight_noise(model, found, out), moments))
     if "offset" in curator.plan.releases:
         moved = _move if problem.loss.targets == "numbers" else _multiply
-        moved = partial(_raise, least=model.gradient.clip) if problem.loss.name == "gamma" else moved
+        moved = partial(_raise, least=model.gradient.clip) if has_shares(problem.loss) else moved
         w, shifted, unseen = moved(whole, out.w)
         bitten = drowned and shifted > _LEFT_OVER
         if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
@@ -569,7 +569,7 @@ def with_weight(curator: Curator, problem: Problem) -> Problem:
         return problem
     clip: float = curator.plan.releases["offset"].query.clip  # type: ignore[attr-defined]
     prediction, most = _BEYOND * max(problem.target_bound, 1.0), clip * (1.0 - 2.0**-20)
-    unit = (1.0 if problem.loss.name == "gamma" else min(prediction, problem.loss.lipschitz)) / most
+    unit = (1.0 if has_shares(problem.loss) else min(prediction, problem.loss.lipschitz)) / most
     margin = math.log(prediction) if problem.loss.targets == "counts" else prediction / unit
     answer = curator.release("offset", (np.array([0.0, margin]), _FLAT, _CONSTANT, unit))[0]
     n = most * problem.population
@@ -603,10 +603,13 @@ def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments)
     return Corrected(out, 0.0, False, None, step.axes * step.added)
 
 
-def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) -> tuple[float, float]:
+def constant_margin(
+    curator: Curator, problem: Problem, names: Sequence[str], least: float
+) -> tuple[float, float]:
     """Return the margin of the constant model: the mean of the targets, its logarithm for counts; its noise.
 
-    All that is left of the releases ``names`` is asked for it. What noise could cause is drawn to zero.
+    All that is left of the releases ``names`` is asked for it. What noise could cause is drawn to zero, but
+    counts have the ``least`` mean that is seen.
     """
     answers = [mean_target(curator, problem, name, asks) for name, asks in _left(curator, names).items()]
     means, noises = np.array(answers).T
@@ -614,7 +617,7 @@ def constant_margin(curator: Curator, problem: Problem, names: Sequence[str]) ->
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
     counts = problem.loss.targets == "counts"
     found = expected_mean(mean, noise, problem.target_bound, counts, is_few(problem) and problem.once)
-    return math.log(found) if counts else found, noise
+    return math.log(max(found, least)) if counts else found, noise
 
 
 def _left(curator: Curator, names: Sequence[str]) -> dict[str, int]:
@@ -696,10 +699,16 @@ def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
 def _raise(whole: Whole, w: Floats, least: float) -> tuple[Floats, float, float]:
     """Return the weights of a model of amounts with the offset at which these are as predicted on average.
 
-    The mean of amounts over predictions is asked as wide as its noise is small, or as gradients are.
+    The mean of amounts over predictions is asked as wide as its noise is small, as gradients are, or as is
+    best by the amounts that were counted.
     """
     asks, spread = _left(whole.curator, ["offset"])["offset"], noise_std(whole.curator, "offset")
-    width = max(_SMALL * whole.problem.population * math.sqrt(asks) / max(spread, NOTHING), least)
+    noise = max(spread, NOTHING) / (whole.problem.population * math.sqrt(asks))
+    shares, sizes = whole.targets.far
+    best, _ = chosen_width(
+        np.sort(sizes) / whole.targets.mean, one_sided(shares, sizes), 0.0, noise, (1.0, 0.0)
+    )
+    width = max(_SMALL / noise, least, best)
     mean, noise = whole.mean(w, min(width, _BEYOND), asks)
     out = w.copy()
     out[-1] += math.log1p(max(-believe(mean, noise**2, SLOPE**2), -SLOPE)) / whole.own.intercept

@@ -14,7 +14,7 @@ from scipy.special import softmax
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats, public_norm
 from sordino.problems.affine import Affine, MarginFit, OwnPart
-from sordino.problems.losses import has_labels, has_odds, sigmoid
+from sordino.problems.losses import has_labels, has_odds, has_shares, sigmoid
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
 from sordino.solvers.base import noise_std
@@ -25,6 +25,7 @@ from sordino.solvers.descent import (
     Moments,
     TargetUnit,
     chosen_width,
+    coefficient_noise,
     noise_factor,
     one_sided,
     travel_length,
@@ -41,8 +42,9 @@ from sordino.solvers.descent import (
 # number the clip grows, and how much at most (log odds of 38 are then asked about as they are), but for the
 # root of what there is beyond so many times as many.
 _ENOUGH, _OPENING, _WIDEST, _VERY_MANY = 1000.0, 0.9, 64.0, 200.0
-# From so many for each coefficient on, gradients are clipped less.
-_GRADIENTS, AMOUNTS = 300.0, 2.0
+# From so many for each coefficient on, gradients are clipped less. Those of amounts are clipped at so many
+# predictions, and open faster: nothing else sees few that are a hundred times as large.
+_GRADIENTS, _AMOUNTS, _FEW_LARGE = 300.0, 2.0, 200.0
 # The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
 # need more of it, up to the second share (so many times as much of several classes, which have a noise each),
 # and very few all of it: below the last number not even equal classes can be told from noise.
@@ -51,8 +53,9 @@ _CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _SEVERAL, _VERY_FEW = 0.01, 0.05, 4000.
 # count with all of the budget, and of the released one. The odds that classes are alike, if that is all.
 _LEARNABLE, _TOLD, _EVEN = 2.0, 0.5, 6.0
 # A mean of uneven counts is so many bounds over records times epsilon, or it is all that is asked. Their mean
-# square is so many times their mean and its square; at most 2 times the larger for Poisson counts.
-_LEARNABLE_MEAN, _UNEVEN = 80.0, 3.0
+# square is so many times their mean and its square; at most 2 times the larger for Poisson counts. Of amounts
+# few that nobody sees may be as much as all others below the last number.
+_LEARNABLE_MEAN, _UNEVEN, _LEARNABLE_AMOUNT = 80.0, 3.0, 5.0
 
 
 def has_room(problem: Problem, coefficients: int) -> float:
@@ -79,11 +82,12 @@ def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: f
 
     Those of numbers and counts are corrected later.
     """
-    if problem.loss.name == "gamma":
-        clip = AMOUNTS
-    elif not has_labels(problem.loss):
+    signal = problem.population * problem.epsilon
+    if has_shares(problem.loss):
+        return _AMOUNTS * min(max(signal / (_FEW_LARGE * (coefficients + 1)), 1.0) ** 0.75, 1e6)
+    if not has_labels(problem.loss):
         return clip
-    wider = max(1.0, problem.population * problem.epsilon / (_GRADIENTS * coefficients)) ** 0.5
+    wider = max(1.0, signal / (_GRADIENTS * coefficients)) ** 0.5
     return max(clip, min(clip * min(wider, 1e6), problem.loss.lipschitz * longest))
 
 
@@ -108,10 +112,11 @@ def class_odds(curator: Curator, problem: Problem) -> TargetUnit:
 def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
     """Return whether records outside of the most frequent class, or a mean of counts, stand out of noise."""
     if "classes" not in curator.plan.releases:
-        signal = targets.mean * problem.population * problem.epsilon
+        signal = targets.mean * problem.population * problem.epsilon / problem.target_bound
         uneven = targets.spread**2 > _UNEVEN * targets.mean * max(targets.mean, 1.0) > 0.0
-        hidden = uneven and signal < _LEARNABLE_MEAN * problem.target_bound
-        return problem.loss.targets != "counts" or not hidden
+        least = _LEARNABLE_MEAN if uneven else 0.0
+        least = _LEARNABLE_AMOUNT if has_shares(problem.loss) else least
+        return problem.loss.targets != "counts" or signal >= least
     odds = np.append(0.0, targets.center) if problem.outputs == 1 else np.asarray(targets.center)
     others = problem.population * (1.0 - softmax(odds).max())
     least = (_LEARNABLE * math.sqrt(class_share(problem)) + _TOLD) * (len(odds) - 1)  # each has its noise
@@ -352,8 +357,9 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     if "length" not in curator.plan.releases:
         counts = problem.loss.targets == "counts" and not problem.table  # nobody may have a level
         rate = model.targets.mean / model.targets.size if counts else 0.0
-        rate = 1.0 if problem.loss.name == "gamma" else rate
-        return Lengthened(model.w, 1.0, 0.0, rate)
+        kept = kept_share(problem, model) if has_shares(problem.loss) else 1.0
+        w = np.where(np.arange(model.w.size) < model.affine.scale.size, kept * model.w, model.w)
+        return Lengthened(w, kept, 0.0, 1.0 if has_shares(problem.loss) else rate)
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
@@ -367,7 +373,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     expected = np.array([slope, offset] if asked.two else [slope])
     spread = model.spread(few)[: expected.size]
     if problem.loss.targets == "numbers" and "whole" in curator.plan.releases:
-        arrived = _NEARLY if problem.table else max(noise_share(model), _ARRIVED)
+        arrived = _NEARLY if problem.table else max(noise_share(model, _NUMBERS_BEND), _ARRIVED)
         spread[0] *= math.sqrt(max(1.0 - slope, arrived))
     prior = np.diag(1.0 / spread)
     if asked.two and asked.odds:  # longer log odds are so everywhere but in those of the class shares
@@ -384,14 +390,14 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     return Lengthened(w, float(found.point[0]), noise, min(max(float(bend), 0.0), 1.0))
 
 
-def noise_share(model: Descended) -> float:
+def noise_share(model: Descended, bend: float) -> float:
     """Return the least part of the squares of margins that is noise of a descent in a metric; 0 without one.
 
     Along axes of little curvature a metric takes long steps, and noise adds up there: of a hundred columns
     that follow three factors a descent may have more of it than signal.
     """
     metric, d = model.legs[-1].descent.metric, model.affine.scale.size
-    factor = noise_factor(model.legs, _NUMBERS_BEND, None)
+    factor = noise_factor(model.legs, bend, None)
     if metric is None or factor is None:
         return 0.0
     noise, total = (
@@ -399,6 +405,31 @@ def noise_share(model: Descended) -> float:
         for part in (factor[:d], model.w[:d, None])
     )
     return min(noise / max(total, NOTHING), 1.0)
+
+
+def kept_share(problem: Problem, model: Descended) -> float:
+    """Return the share of the slopes of amounts that is no noise of the plan, nor chance of the records.
+
+    That is James and Stein's. Without a metric all directions count as alike.
+    """
+    w, targets, metric = (
+        model.w[: (d := model.affine.scale.size)],
+        model.targets,
+        model.legs[-1].descent.metric,
+    )
+    if math.isinf(problem.epsilon):
+        return 1.0
+    sizes = np.minimum(targets.far[1], model.gradient.clip * targets.mean) / targets.mean
+    chance = d * float(targets.far[0] @ np.square(sizes)) / problem.population
+    noise = noise_share(model, 1.0)
+    if metric is None:
+        total = float(w @ w) / d
+        noise = float(np.square(coefficient_noise(model.legs, 1.0, w.shape, None)).mean()) / max(
+            total, NOTHING
+        )
+    else:
+        total = float(metric.expected @ np.square(metric.axes[:, :d] @ w))
+    return max(1.0 - noise - chance / max(total, NOTHING), 0.0)
 
 
 def length_steps(problem: Problem) -> int:
