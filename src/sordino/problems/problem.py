@@ -122,8 +122,8 @@ class Problem(Setting):
     @property
     def gradient_bound(self) -> float:
         """The largest norm of a record's gradient, or the default clip where there is none."""
-        if math.isfinite(self.loss.lipschitz):
-            return self.loss.lipschitz * self.row_bound
+        if math.isfinite(self.loss.lipschitz):  # errors of numbers are rarely beyond twice their bound
+            return min(self.loss.lipschitz, 2.0 * max(self.target_bound, 1e-12)) * self.row_bound
         opened = 1.0
         if has_shares(self.loss):  # an amount may be any number of times what a model predicts
             signal = self.population * self.epsilon / (_OPENS * (self.features + 1))

@@ -17,7 +17,15 @@ from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts, sure
 from sordino.solvers.base import noise_std
 from sordino.solvers.correction import FLAT, Corrected, Whole
-from sordino.solvers.descent import NOTHING, Moments, grid_cells, has_metric, penalty_bend
+from sordino.solvers.descent import (
+    NOTHING,
+    Moments,
+    chosen_width,
+    grid_cells,
+    has_metric,
+    one_sided,
+    penalty_bend,
+)
 
 # How often residuals are counted, slopes and offset asked for together, and the offset alone; their shares.
 SPREADS, SLOPES, OFFSETS = 2, 24, 6
@@ -243,10 +251,16 @@ def rank_steps(
 def huber_steps(whole: Whole, w: Floats, moments: Moments) -> Corrected:
     """Return the model after steps on the whole gradient of Huber's loss.
 
+    Noise is as large as the largest error that counts, which the threshold need not be: in a small unit of
+    the targets it is far beyond all of them.
+
     **Privacy.** Post-processing of the releases ``"bends"`` and ``"ranks"``.
     """
-    threshold, asks = whole.problem.loss.lipschitz, whole.curator.plan.releases["ranks"].times
-    return bent_steps(whole, w, moments, (threshold, threshold), 1.0 / threshold, asks)
+    asks, (shares, sizes) = whole.curator.plan.releases["ranks"].times, whole.targets.far
+    spread = noise_std(whole.curator, "ranks") / (whole.problem.population * math.sqrt(asks))
+    far = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))[0]
+    width = min(whole.problem.loss.lipschitz, far if shares.any() else whole.widest)
+    return bent_steps(whole, w, moments, (width, width), 1.0 / width, asks)
 
 
 def bent_steps(
