@@ -137,5 +137,5 @@ def test_a_tilted_minimiser_solves_the_tilted_problem():
     slope = gradient(problem, x, y, w, free=False)[at] + tilt / 120
     assert np.linalg.norm(slope) <= task.tolerance
     assert task.output_sensitivity == pytest.approx(2 * task.tolerance / 0.1)
-    assert query.sensitivity(Relation.REPLACE_ONE) == 2 * query.contribution() == 3.0
+    assert query.sensitivity(Relation.REPLACE_ONE, at) == 2 * query.contribution(at) == 3.0
     assert query.jacobian == pytest.approx(math.log(1 + 0.25 * 1.5**2 / 12))

@@ -19,8 +19,8 @@ from sordino.kernel.clip.doubles import clipped_scalars
 from sordino.kernel.events import Relation
 from sordino.kernel.lazy import SparseVector, TouchMap
 
-# A group is a protocol. A query takes its records as one, and so needs it (:class:`Typed`); an executor names
-# groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
+# A group is a protocol. A query takes its records as one, and so needs it (:class:`Bounded`); an executor
+# names groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
 # Groups in ``shortcuts`` are used where records have them, and done without elsewhere.
 
 Point: TypeAlias = Floats | SparseVector
@@ -392,15 +392,23 @@ def summation_error(count: int, reach: float) -> float:
     return 2.0 * count * (count + 16) * 2.0**-53 * reach
 
 
-class Typed:
-    """Base of queries that need of records the group that ``evaluate`` (or ``summed``) is typed to take.
+def check_clip(clip: float) -> None:
+    """Refuse a clip norm that bounds nothing."""
+    check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
 
-    mypy checks that nothing else is used. A class that needs several groups names them in ``needs``.
 
-    **Privacy.** The type says for which units the sensitivity is proven: no other executor answers.
+class Bounded:
+    """Base of queries to which a record adds a vector of norm at most ``contribution(params)``.
+
+    They need of records the group that ``evaluate`` (or ``summed``) is typed to take. mypy checks that no
+    other is used; a class that needs several groups names them in ``needs``.
+
+    **Privacy.** The type says for which units the sensitivity is proven: no other executor answers. Replacing
+    a record moves a sum by at most twice a contribution (``+C`` becomes ``-C``).
     """
 
     needs: ClassVar[tuple[type, ...]] = (RecordSums,)  # what is not declared is not proven for persons
+    clip: float
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -412,8 +420,21 @@ class Typed:
             if getattr(group, "_is_protocol", False):
                 cls.needs = (group,)
 
+    def __post_init__(self) -> None:
+        for name in vars(self):
+            if name.endswith("clip"):
+                check_clip(getattr(self, name))
 
-class FromSum(Typed):
+    def contribution(self, params: Any) -> float:
+        """Return the clip; a query whose bound is another one says which."""
+        return self.clip
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return one contribution, or two when a record is replaced."""
+        return relation.contributions * self.contribution(params)
+
+
+class FromSum(Bounded):
     """Base of queries whose answer is a public function of a sum over records, which parts can add up to."""
 
     def summed(self, records: Any, params: Any) -> Answer:
@@ -428,35 +449,16 @@ class FromSum(Typed):
         return self.finished(self.summed(records, params), params)
 
 
-def check_clip(clip: float) -> None:
-    """Refuse a clip norm that bounds nothing."""
-    check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
-
-
-class ClippedSum(Typed):
-    """Base of queries that add up one clipped vector per record.
-
-    A record adds a vector of norm at most ``contribution(params)``, so replacing it moves the sum by
-    at most twice that (``+C`` becomes ``-C``).
-    """
+class ClippedSum(Bounded):
+    """Base of queries that add up one clipped vector per record."""
 
     shortcuts: ClassVar[tuple[type, ...]] = ()
     norm = Norm.L2
-    clip: float
-
-    def __post_init__(self) -> None:
-        for name in vars(self):
-            if name.endswith("clip"):
-                check_clip(getattr(self, name))
 
     @property
     def adds_up(self) -> bool:
         """True, where a subclass does not say otherwise."""
         return True
-
-    def contribution(self, params: Any) -> float:
-        """Return the clip; a query whose bound is another one says which."""
-        return self.clip
 
     def reach(self, params: Any) -> float:
         """Return how large the terms are that are added up for a record; a difference has larger ones."""
@@ -469,10 +471,6 @@ class ClippedSum(Typed):
     def evaluate(self, records: Any, params: Any) -> Answer:
         """Return the sum; subclasses say of what."""
         raise NotImplementedError  # pragma: no cover
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return one contribution, or two when a record is replaced."""
-        return relation.contributions * self.contribution(params)
 
 
 class OneCount(ClippedSum):

@@ -17,7 +17,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
 from sordino.kernel.arrays import Floats, Ints, public_norm
 from sordino.kernel.clip import clip_scalars, vector_norm
-from sordino.kernel.query import RecordSums, check_clip
+from sordino.kernel.query import Bounded, RecordSums, check_clip
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.queries import weigh
@@ -26,7 +26,7 @@ _RELATIVE = 1e-3  # the tolerance in units of C / n: it adds a thousandth to the
 
 
 @dataclass(frozen=True)
-class CertifiedMinimiser:
+class CertifiedMinimiser(Bounded):
     r"""The minimiser over all coordinates, or over released ones (``params`` = flat coordinates).
 
     Clipping a residual of a single output at ``clip / ||x||`` keeps it monotone in the margin: the clipped
@@ -45,7 +45,6 @@ class CertifiedMinimiser:
     row_bound: float
     weight_bound: float = 1.0
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.L2
     adds_up: ClassVar[bool] = False  # a minimiser is no sum
 
@@ -160,7 +159,7 @@ def _descend(
 
 
 @dataclass(frozen=True)
-class MinimiserResponses:
+class MinimiserResponses(Bounded):
     r"""Margins of public features at the certified minimiser: ``params`` = None.
 
     **Privacy.** The whole vector moves by at most ``operator_bound`` times what the minimiser moves, with
@@ -171,7 +170,6 @@ class MinimiserResponses:
     responses: Callable[[Floats], Floats]
     operator_bound: float
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.L2
     adds_up: ClassVar[bool] = False  # a minimiser is no sum
 
@@ -192,7 +190,7 @@ class MinimiserResponses:
 
 
 @dataclass(frozen=True)
-class TiltedMinimiser:
+class TiltedMinimiser(Bounded):
     r"""The objective of a :class:`CertifiedMinimiser` for noise inside it; ``params`` = flat coordinates.
 
     **Privacy.** A record's gradient is at most ``clip`` (one output only), see
@@ -202,7 +200,6 @@ class TiltedMinimiser:
 
     minimiser: CertifiedMinimiser
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.L2
     adds_up: ClassVar[bool] = False  # a minimiser is no sum
 
@@ -218,10 +215,6 @@ class TiltedMinimiser:
 
     def contribution(self, params: Any = None) -> float:
         return self.minimiser.clip
-
-    def sensitivity(self, relation: Relation, params: Any = None) -> float:
-        """Return how far the gradients of neighbours are apart."""
-        return relation.contributions * self.minimiser.clip
 
     def error(self, params: Any, count: int) -> float:
         """Return 0: output noise covers the tolerance, which holds in doubles."""

@@ -20,7 +20,6 @@ from sordino.kernel.query import (
     Pull,
     RecordSums,
     UnitSums,
-    check_clip,
     summation_error,
 )
 from sordino.problems.losses import Loss, Penalty, compiled_form, residual_in
@@ -183,12 +182,6 @@ class StepSizeScores(FromSum):
 
     norm = Norm.LINF
     adds_up: ClassVar[bool] = False  # each answer holds the penalties
-
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
         """Return the clip: a loss in [0, clip] moves by no more when its record is replaced."""
@@ -449,15 +442,6 @@ class _Scores(FromSum):
 
     norm = Norm.LINF
     adds_up: ClassVar[bool] = False  # each answer holds the penalty
-
-    def __post_init__(self) -> None:
-        check_clip(self.clip)
-
-    def contribution(self, params: Any) -> float:
-        return self.clip
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        return relation.contributions * self.clip
 
     def error(self, params: Any, count: int) -> float:
         """Return the rounding of the sum, and of what the penalty adds to it."""

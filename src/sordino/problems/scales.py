@@ -389,9 +389,6 @@ class RankLosses(FromSum):
     def contribution(self, params: Any) -> float:
         return 1.0
 
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        return float(relation.contributions)
-
     def error(self, params: Lists, count: int) -> float:
         """Return the rounding of counts of parts, and of a rank, a difference and a penalty."""
         asked = [one for group in params for one in group]

@@ -26,7 +26,7 @@ from sordino.kernel import (
     TiltedObjective,
 )
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.query import Parts, Point, RowBlocks
+from sordino.kernel.query import Bounded, Parts, Point, RowBlocks
 from sordino.problems import queries
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, convex_clip
 from sordino.problems.problem import Problem
@@ -313,7 +313,7 @@ BLOCKS = 8  # times sqrt(n): votes are what stands out of the noise, and blocks 
 
 
 @dataclass(frozen=True)
-class BlockVotes:
+class BlockVotes(Bounded):
     r"""How many of ``blocks`` disjoint blocks propose each coordinate; ``params`` is not used.
 
     A block proposes the support of its own (non-private) hard-thresholded fit.
@@ -321,8 +321,6 @@ class BlockVotes:
     **Privacy.** A record is in one block, and whatever that block proposes adds 0 or 1 to a count: every
     count moves by at most 1 under both relations. They move in both directions, so nothing is monotone.
     """
-
-    needs: ClassVar[tuple[type, ...]] = (Parts,)
 
     gradient: queries.GlmGradient
     problem: Problem
