@@ -65,7 +65,7 @@ def test_a_ledger_and_its_export_hold_the_same_history_and_can_be_booked_on(kept
         assert other.spent("people") == spent
         model = sordino.PCA(1, epsilon=0.5, data_norm=3.0, ledger=book, dataset_id="people")
         model.fit(fixtures.ROWS)
-        assert len(book.history("people")) == 3
+        assert book.spent("people").reservations == 3
 
 
 def test_a_stopped_training_goes_on(kept):

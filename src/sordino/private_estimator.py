@@ -86,6 +86,14 @@ class PrivateEstimator(BaseEstimator):
 
         return save(self, path, about=about)
 
+    def _attested(self) -> Self:
+        """Tell the ledger which numbers a fit released, before anybody can change them; return the model."""
+        from sordino.saving.files import attest
+
+        if self.ledger is not None:
+            attest(self)
+        return self
+
     def _ask(self, population: int) -> Ask:
         """Return the budget that the parameters ask for, checked, for so many units."""
         return Ask.checked(self.epsilon, self.delta, population, self.ledger, self.dataset_id)

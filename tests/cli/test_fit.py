@@ -26,7 +26,7 @@ def test_a_model_is_fitted_booked_and_saved(model, folder):
     assert list(saved.feature_names_in_) == list("abcd")
     with sordino.Ledger.open(folder / "budget.db") as ledger:
         entry, line, file = ledger.history("people")
-        assert ledger.models("people") == {(1,): line.plan_digest}
+        assert ledger.models("people") == {line.plan_digest: (1,)}
         assert ledger.files("people") == {file.plan_digest: (1,)}
     assert entry.status.value == "settled"
     run = about(model)["about"]["run"]
@@ -164,7 +164,7 @@ def test_tune_chooses_for_one_price(folder, booked):
     assert 2.9 < found["privacy"]["epsilon"] <= 3
     with sordino.Ledger.open("budget.db") as ledger:
         assert ledger.spent("people").reservations == 1
-        assert list(ledger.models("people")) == [(1,)]
+        assert list(ledger.models("people").values()) == [(1,)]
 
 
 def test_tune_names_its_metric_and_gives_losses_in_their_units_with_the_low_end_first(folder):

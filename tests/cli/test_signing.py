@@ -355,7 +355,7 @@ def test_a_page_says_what_was_saved_first_by_whom_and_which_noise(ward, monkeypa
         model = sordino.LogisticRegression(0.5 + secure, secure_noise=secure, **book).fit(X, y)
         model.save("m.sordino")
         page = page_of("--dataset", "ward")[1]
-        assert "The model is the one that was first saved by the process that booked it" in page
+        assert "The model is the one that was released" in page
         assert "<dt>Run by</dt><dd>Ann Runner</dd>" in page
         assert ("Not rounded to a lattice: the guarantee is for real numbers" in page) is not secure
 

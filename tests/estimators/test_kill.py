@@ -86,7 +86,7 @@ def test_no_release_without_a_reservation_and_no_overspending_when_killed_at_ran
         seen = sum(b"R" in fit for fit in fits)
         released += seen
         window *= 0.8 if seen else 1.5  # about half of the kills come before a release, whatever the load
-    booked = len(ledger.history("ward"))
+    booked = sum(entry.epsilon > 0 for entry in ledger.history("ward"))  # models have lines of their own
     assert released > KILLS / 4  # the kills did not all come too early to matter
     assert released <= booked <= started
     assert {entry.status for entry in ledger.history("ward")} <= {"reserved", "settled", "crashed"}

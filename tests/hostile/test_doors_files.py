@@ -279,7 +279,7 @@ def test_other_doors_a_page_finds_the_reservation_of_its_own_run_among_equal_one
     copy = sordino.PrivacyReport.from_json(model.privacy_.to_json())
     page = report_html(copy, **place)
     assert "ended as planned (one of reservations 1, 4 and 7; nothing says which)" in page
-    assert "confirmed by ledger ledger.db, one of reservations 1, 4, 7<" in page
+    assert "confirmed by ledger ledger.db, one of reservations 1, 4, 7: releases only<" in page
     assert "confirmed by ledger ledger.db, reservation 1: releases, model and file<" in report_html(
         model, **place
     )
@@ -347,9 +347,11 @@ def test_other_doors_a_page_says_that_other_runs_were_booked_alike(tmp_path):
     ledger.create("ward", sordino.BudgetPolicy(epsilon=9.0, delta=1e-5))
     model = sordino.LogisticRegression(data_norm=1.0, ledger=ledger, dataset_id="ward")
     for times in (1, 2):
-        page = report_html(model.fit(X, 1 * (X[:, 0] > 0)))
+        model.fit(X, 1 * (X[:, 0] > 0))
+        page = report_html(model.privacy_, ledger=ledger, dataset_id="ward")
+        assert "releases and model<" in report_html(model)  # its digest says which
         assert ("one of 2 that are for just these releases" in page) == (times == 2)
-        assert ("This run is one of reservations 1 and 2: they are for equal" in page) == (times == 2)
+        assert ("This run is one of reservations 1 and 3: they are for equal" in page) == (times == 2)
 
 
 def test_other_doors_classes_that_are_numbers_are_judged_as_numbers(tmp_path):

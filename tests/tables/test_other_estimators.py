@@ -221,7 +221,8 @@ def test_a_network_books_both_runs_at_once(delta, tmp_path):
         nn.NeuralClassifier(1.5, 1e-5, **booked).fit(TABLE)
     assert not ledger.history("ward")
     model = nn.NeuralClassifier(1.0, delta, **booked).fit(TABLE)
-    (entry,) = ledger.history("ward")
+    entry, told = ledger.history("ward")
+    assert told.plan_digest in ledger.models("ward")
     assert entry.status.value == "settled"
     assert entry.epsilon == model.privacy_.epsilon <= 1.0
 

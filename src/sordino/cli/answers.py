@@ -313,7 +313,7 @@ def _tell(row: Any, found: dict[str, Any], output: Path | None, asked: dict[str,
         replace_file(output, content := f"{shared.text(whole)}\n".encode())
         if report is not None:
             ask = Ask(report.epsilon, report.delta, asked["ledger"], asked["dataset_id"])
-            ask.attest(report, "", hashlib.sha256(content).hexdigest())
+            ask.attest(report, (), hashlib.sha256(content).hexdigest())
     if shared.wants_json():
         shared.document(whole)
         return

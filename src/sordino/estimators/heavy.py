@@ -72,7 +72,7 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
                 "all released coefficients are zero, so the model is a constant. Where columns tell more, "
                 "use more records or budget, or a model with declared bounds."
             )
-        return self
+        return self._attested()
 
     def _task(
         self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], sparse: bool, grouped: bool

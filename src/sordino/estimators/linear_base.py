@@ -300,7 +300,7 @@ class LinearModel(LinearParameters, Coefficients):
         shape, once = (rows.population, X.shape[1]), ask.ledger is None and enclosing() is None
         task = self._task(shape, ask, public, groups is not None, weights is not None, once)
         self.n_iter_ = self._run(task, rows, ask)
-        return self
+        return self._attested()
 
     def joint_task(self, records: int, features: int) -> Task:
         """Return what members run together who hold so many records of so many columns, all in all.

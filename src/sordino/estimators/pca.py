@@ -201,7 +201,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         ask = self._ask(rows.population)
         task = self._task((rows.population, X.shape[1]), ask, is_sparse(X), groups is not None)
         self.n_iter_ = self._run(task, rows, ask)
-        return self
+        return self._attested()
 
     def joint_task(self, records: int, features: int) -> Task:
         """Return what members run together who hold so many records of so many columns, all in all.
@@ -251,7 +251,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         found, problem = stream.absorb(X)
         run = stream.run
         self.__dict__.update(self._finish(problem, found), privacy_=run.report, n_iter_=run.chunks)
-        return self
+        return self._attested()  # once the last chunk has settled the run
 
     def __getstate__(self) -> dict[str, Any]:
         # An open stream holds its noise source, which must not be copied: a copy starts a new stream.

@@ -118,7 +118,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
             finish=lambda last: self._finish(last, sample.columns, bound, centre),
         )
         self._run(task, executor_of(X, None, bound), self._ask(sample.population))
-        return self
+        return self._attested()
 
     def _finish(self, last: tuple[np.ndarray, float], d: int, bound: float, centre: bool) -> dict[str, Any]:
         moments, noise = last

@@ -31,6 +31,7 @@ from sordino.private_estimator import PrivateEstimator
 from sordino.runs import Ask, BestOf, ChooseThenFit, Price
 from sordino.runs.report import Fact
 from sordino.runs.search import Trial
+from sordino.saving.files import attest
 from sordino.tables import Schema
 from sordino.values import check_number, check_positive, refusing
 
@@ -517,9 +518,10 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         facts = (Fact.number_of(search.unit, n), "the grid", share, *((SEEN_LABELS,) if seen else ()))
         told = (DECLARED_LABELS,) if seen else ()
         self.privacy_ = search.report(candidates.report(self.best_estimator_), facts, instead_of=told)
-        # A chosen model costs the whole search, and its ledger is told which model was released: `save` does.
+        # A chosen model costs the whole search, and its ledger is told which model was released.
         for _, step in paid_steps("", self.best_estimator_):
             step.privacy_, step.ledger, step.dataset_id = self.privacy_, self.ledger, self.dataset_id
+        attest(self.best_estimator_)
 
     def _records(
         self, candidates: Candidates, X: Any, y: Any, groups: Any, classifier: bool

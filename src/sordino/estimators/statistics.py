@@ -561,7 +561,7 @@ class TruncatedMean(PrivateEstimator):
         found: Any = mean(X, estimator=self._estimator, **self.get_params(deep=False))
         self.location_ = np.asarray(found)
         self.interval_, self.threshold_, self.privacy_ = found.interval, found.threshold, found.privacy
-        return self
+        return self._attested()
 
 
 class MedianOfMeans(TruncatedMean):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -642,29 +643,30 @@ class Ledger:
             store.update_account(replace(dataset, account=account))
         return entry
 
-    def attest(self, dataset_id: str, event: dp.DpEvent, digest: str, file: str = "") -> None:
+    def attest(self, dataset_id: str, event: dp.DpEvent, digests: Sequence[str], file: str = "") -> None:
         """Write down which model this process released under its settled reservations for an event.
 
-        The digest is a line of its own at the end of the history, in the chain of all others, which costs
-        nothing. It is written once for a run: who edits the model later finds it there. A process that ends
-        before leaves none, and then nobody can say which model it was. ``file`` is the digest of a file with
-        this model, or of a score where there is no model (""): with what it says of the run. **Privacy.** A
-        digest is a function of released and declared facts.
+        Each of ``digests``, of the private parts of a model, is a line of its own at the end of the history,
+        in the chain of all others, which costs nothing. They are written once for a run, when its fit ends:
+        who edits the model later finds them there. A process that ends before leaves none, and then nobody
+        can say which model it was. ``file`` is the digest of a file with this model, or of a score, with what
+        it says of the run. **Privacy.** A digest is a function of released and declared facts.
         """
-        said = {kind: text(found, kind) for kind, found in (("model", digest), ("file", file)) if found}
+        said = [(kind, text(d, kind)) for kind, ds in (("model", digests), ("file", [file])) for d in ds if d]
         for one in self.parts(name(dataset_id, "dataset_id")):
             with self._store.transaction(write=True) as store:
                 dataset, owners = store.dataset(one, lock=True), store.owners_of(one)
                 entries = store.entries(one)
-                known = {kind: attested(kind, entries, owners) for kind in said}
-                told = known["model" if digest else "file"]
+                known = {kind: attested(kind, entries, owners) for kind in ("model", "file")}
+                told = known["model" if digests else "file"]
                 mine = [e for e in entries if e.status is Status.SETTLED and is_mine(owners[e.sequence])]
                 free = [e for e in mine if (e.sequence,) not in told.values()]
                 runs = [tuple(booked_for(event, found)) for found in (free, mine)]
                 new = (numbers for numbers in runs if numbers and numbers not in told.values())
-                run = told.get(digest or file) or next(new, ())
+                parts = [told.get(one, ()) for one in digests or (file,)]  # a pipeline fits them one by one
+                run = tuple(sorted({*chain(*parts)})) if all(parts) else () if any(parts) else next(new, ())
                 charge = Charge((0.0,) * len(dataset.account.filter.orders), 0.0, 0.0)
-                for kind, found in said.items():
+                for kind, found in said:
                     if not run or found in known[kind]:
                         continue
                     dataset = replace(dataset, account=dataset.account.book(charge))
@@ -674,9 +676,9 @@ class Ledger:
                     store.insert_entry(entry, sign_owner(""))
                     store.update_account(dataset)
 
-    def models(self, dataset_id: str) -> dict[tuple[int, ...], str]:
-        """Return the digest of each model that :meth:`attest` wrote down, by its reservations."""
-        return {run: digest for digest, run in self._attested("model", dataset_id).items()}
+    def models(self, dataset_id: str) -> dict[str, tuple[int, ...]]:
+        """Return the reservations of each part of a model that :meth:`attest` wrote down, by its digest."""
+        return self._attested("model", dataset_id)
 
     def files(self, dataset_id: str) -> dict[str, tuple[int, ...]]:
         """Return the reservations of each file that :meth:`attest` wrote down, by its digest."""

@@ -135,7 +135,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         rows = self._clip_rows(X)
         trained = trainer.fit(rows, torch.from_numpy(targets), groups=groups)
         self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
-        return self
+        return self._attested()
 
     def _fit_correction(
         self, trainer: Trainer, X: Any, targets: np.ndarray, outputs: int, groups: Any, units: int
@@ -165,7 +165,7 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         self.module_, self.n_iter_ = trained.model, n_iter + trained.steps
         parts = [("linear model", self.privacy_), ("network", trained.privacy)]
         self.privacy_ = composed(parts, ask.delta, within=ask.epsilon)
-        return self
+        return self._attested()
 
     def _linear(self, X: Any, targets: np.ndarray, outputs: int, ask: Ask, groups: Any) -> tuple[Task, Any]:
         """Return the task of the linear model that the network corrects, and its rows."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ class Booking:
         parts = ["releases", *(n for n, a in (("model", self.model), ("file", self.file)) if a == "known")]
         *first, last = parts
         if not self.doubt:
-            return f"{words}: {', '.join(first)} and {last}" if first else words
+            return f"{words}: {', '.join(first)} and {last}" if first else f"{words}: releases only"
         what = "model" if self.model == self.doubt else "file"
         parts = parts[:1] if what == "model" else parts
         known = {"another": f"this {what} is NOT the one that the ledger knows"}
@@ -262,17 +263,17 @@ class Books:
         return Ledger.open(self._ledger, create=False) if is_address else self._ledger
 
     def find(
-        self, report: PrivacyReport, ran: tuple[str, str] | None = None, digest: str | None = None
+        self, report: PrivacyReport, ran: tuple[str, str] | None = None, digests: Sequence[str] = ()
     ) -> tuple[PrivacyReport, Booking | Unbooked]:
         """Return the report, as far as the ledger confirms it, and its booking or why there is none to show.
 
-        With the ``digest`` of a model the ledger has to know that this is the one that was released.
+        With the ``digests`` of a model's parts the ledger has to know that these are what was released.
         """
         if self._ledger is None or not self.dataset_id:
             return report, _NOWHERE if self.dataset_id == "" else _NOT_TOLD
         try:
-            place = self.dataset_id if digest is not None else self._place_of(report)
-            found = self._match(report, place, ran, digest)
+            place = self.dataset_id if digests else self._place_of(report)
+            found = self._match(report, place, ran, digests)
         except LedgerCorruptError as error:
             told = str(error).removeprefix("The ledger is damaged: ")
             found = Unbooked(f"The ledger is damaged: {told}", denied=True)
@@ -281,7 +282,7 @@ class Books:
         return found.confirm(report, self.book) if isinstance(found, Booking) else report, found
 
     def _match(
-        self, report: PrivacyReport, place: str, ran: tuple[str, str] | None, digest: str | None
+        self, report: PrivacyReport, place: str, ran: tuple[str, str] | None, digests: Sequence[str]
     ) -> Booking | Unbooked:
         """Return the reservations on a data set that a report is of, and which of its digests are known."""
         book = self.book
@@ -302,20 +303,21 @@ class Books:
             return Unbooked(words, denied=True)
         events = {entry.event_json for n in numbers if (entry := history.steps[n].entry)}
         equal = [entry.sequence for entry in history.of_the_run() if entry.event_json in events]
-        known = {run: found for run, found in models.items() if {*run} <= {*equal}}
-        if run := next((run for run, found in known.items() if found == digest), ()):
-            equal = numbers = [*run]
-        is_other = {*equal} == {number for run in known for number in run}
+        parts = [models.get(digest, ()) for digest in digests]
+        run = sorted({*chain(*parts)}) if all(parts) else []
+        if run := run if len(run) == len(numbers) and {*run} <= {*equal} else []:
+            equal = numbers = run
+        is_other = {*equal} <= {*chain(*models.values())}
         told, file = files.get(report.file, ()), None
-        if digest is None and told and {*told} <= {*equal}:
+        if not digests and told and {*told} <= {*equal}:
             equal = numbers = [*told]
         if report.copied and report.file:
             others = {number for run in files.values() for number in run}
             file = "known" if [*told] == equal else "another" if {*equal} <= others else "unknown"
-        parts = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
+        steps = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
         among = len(numbers) if len(equal) > len(numbers) else 0
-        model = None if digest is None else "known" if run else "another" if is_other else "unknown"
-        return Booking(history, parts, among, self._name(place), model, file, files, receipt)
+        model = None if not digests else "known" if run else "another" if is_other else "unknown"
+        return Booking(history, steps, among, self._name(place), model, file, files, receipt)
 
     def _place_of(self, report: PrivacyReport) -> str:
         """Return where the ledger knows the file of a score: it may be on another data set than the model."""

@@ -36,7 +36,7 @@ from sordino.report.plots import coefficients_of, margin_words, target_words
 from sordino.report.standing import Page, Standing, standing_of, unmarked_columns
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Fact, Source, Status, at_most, composed, guess, percent, strength
-from sordino.saving.files import model_digest
+from sordino.saving.files import model_digest, released_digests
 from sordino.tables.columns import Column
 from sordino.values import plain_number
 
@@ -528,7 +528,7 @@ def report_html(
     books = Books(
         getattr(model, "ledger", None) if ledger is None else ledger, dataset_id, ledger is not None
     )
-    contents, (report, booking) = contents_of(model, report), books.find(report, ran, digest * copied or None)
+    contents, (report, booking) = contents_of(model, report), books.find(report, ran, released_digests(model))
     booked = booking if isinstance(booking, Booking) else None
     known = booked.person if copied and booked else "" if copied else user()
     origin = provenance(model, dataset_id, person or known, config)

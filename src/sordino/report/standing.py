@@ -10,7 +10,7 @@ from sordino.estimators.pipeline import schema_of
 from sordino.report.page import Booking, Books, Unbooked
 from sordino.runs import PrivacyReport
 from sordino.runs.report import Status
-from sordino.saving.files import model_digest
+from sordino.saving.files import released_digests
 from sordino.tables.columns import Column
 from sordino.tables.schema import Schema, column_digest
 
@@ -133,12 +133,12 @@ def doubts_of(part: str, report: PrivacyReport, booking: Booking | Unbooked) -> 
         words, denied = str(status), True
     elif isinstance(booking, Unbooked) and booking.denied:
         words, denied, status = booking.words, True, Status.COPY
+    elif isinstance(booking, Booking) and booking.doubt:
+        words, denied, status = booking.explanation, booking.doubt == "another", Status.COPY
     elif report.is_private:
         return ()
     elif isinstance(booking, Unbooked):
         words = "read from a file, and no ledger was asked. Name the --ledger and --dataset of the run"
-    elif booking.doubt:
-        words, denied = booking.explanation, booking.doubt == "another"
     elif report.copied:
         words = f"the ledger does not say that {booking.words} ended as planned, with fresh noise"
     else:
@@ -149,8 +149,8 @@ def doubts_of(part: str, report: PrivacyReport, booking: Booking | Unbooked) -> 
 def standing_of(
     model: Any, report: PrivacyReport, books: Books, ran: tuple[str, str] | None = None
 ) -> Standing:
-    """Return the standing of a fitted model by itself: one that was read from a file, by its digest."""
-    found, booking = books.find(report, ran, model_digest(model) if report.copied else None)
+    """Return the standing of a fitted model by itself, by the digests of what was released."""
+    found, booking = books.find(report, ran, released_digests(model))
     return Standing.of(found, booking, unmarked=unmarked_columns(schema_of(model), booking))
 
 

@@ -184,7 +184,7 @@ class Ask:
 
         return tuple(replace(price, certified=True) if booked(price) else price for price in prices)
 
-    def attest(self, report: PrivacyReport, digest: str, file: str) -> None:
+    def attest(self, report: PrivacyReport, digests: Sequence[str], file: str = "") -> None:
         """Write digests of what this process released into the ledger of its run (:meth:`Ledger.attest`).
 
         What cannot be written is a warning: then the ledger does not know it.
@@ -192,9 +192,9 @@ class Ask:
         try:
             book = self.open_ledger()
             if book is not None and self.dataset_id is not None and not report.copied:
-                book.attest(self.dataset_id, report.event, digest, file)
+                book.attest(self.dataset_id, report.event, digests, file)
         except LedgerError as error:
-            what = "model" if digest else "score or schema"
+            what = "model" if digests else "score or schema"
             words = f"The ledger could not be told which {what} was released. {error}"
             warnings.warn(words, LedgerWarning, stacklevel=levels_to_the_caller())
 

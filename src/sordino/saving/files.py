@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -268,7 +268,8 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
     about : anything of yours to keep beside the model, in words and numbers (what JSON can hold).
 
     The ledger's address is left out, and so are generators in ``random_state``. A ledger that the fit was
-    booked on gets the digest of the model: a page made from the file can then say that it is this one.
+    booked on got the digest of the model when the fit ended, and now gets that of the file: a page made from
+    it can then say that it is this one.
 
     **Privacy.** A file holds what the model object holds: released numbers, parameters, the report. It costs
     nothing to write, copy or read it.
@@ -292,13 +293,21 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
         )
         archive.writestr(_ABOUT, _facts(model, about))
     replace_file(target, whole.getvalue(), error=ModelFileError)
-    for _, part in getattr(model, "steps", [("", model)]):
-        if getattr(part, "ledger", None) is not None and (digest := model_digest(model)):
-            report, file = report_of(model), _digest_of_file(whole.getvalue())
-            if report is not None:
-                Ask(report.epsilon, report.delta, part.ledger, part.dataset_id).attest(report, digest, file)
-            break
+    attest(model, _digest_of_file(whole.getvalue()))
     return target
+
+
+def attest(model: Any, file: str = "") -> None:
+    """Tell the ledger of a fit which numbers it released, and of a ``file`` that it holds just these.
+
+    Every fit does this when it ends: numbers that somebody changes before the model is saved are others.
+    """
+    for _, part in getattr(model, "steps", [("", model)]):
+        if getattr(part, "ledger", None) is not None:
+            digests, report = released_digests(model), report_of(model)
+            if digests and report is not None:
+                Ask(report.epsilon, report.delta, part.ledger, part.dataset_id).attest(report, digests, file)
+            break
 
 
 def _digest_of_file(data: bytes) -> str:
@@ -368,6 +377,29 @@ def model_digest(model: Any) -> str:
         tree = pack_value(model)
     except UnsupportedError:
         return ""
+    return _hash(tree)
+
+
+def released_digests(model: Any) -> tuple[str, ...]:
+    """Return the digest of each private part of a model, as fits tell it; of a search, of its choice."""
+    try:
+        tree = pack_value(getattr(model, "best_estimator_", model))
+    except UnsupportedError:
+        return ()
+    return tuple(map(_hash, _paid_parts(tree)))
+
+
+def _paid_parts(node: Any) -> Iterator[Any]:
+    """Yield what is packed of each estimator that has a report of its own."""
+    kind = node.get("kind") if isinstance(node, dict) else None
+    if kind == "pipeline":
+        for _, step in node["steps"]:
+            yield from _paid_parts(step)
+    elif kind == "estimator" and "privacy_" in node["state"]:
+        yield node
+
+
+def _hash(tree: Any) -> str:
     total = hashlib.sha256()
     _feed(total, tree)
     return total.hexdigest()

@@ -209,7 +209,7 @@ def learn_schema(
     blank = {column.name for column in asked}
     columns = [replace(found.get(c.name, c), learned=paid) if c.name in blank else c for c in schema.columns]
     schema = Schema(columns, markers=schema.markers)
-    ask.attest(fitted.report, "", schema.attested(schema.learned[-1]))
+    ask.attest(fitted.report, (), schema.attested(schema.learned[-1]))
     return Learned(schema, fitted.report)
 
 
