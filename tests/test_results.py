@@ -11,11 +11,17 @@ import pytest
 from sordino.literature.reproduce import table_named, verdicts
 from sordino.literature.reproduce.tables import (
     MISSED,
+    MODES,
     NOT_REPRODUCIBLE,
     NOT_RUN,
+    REPRODUCED,
+    Cell,
+    Row,
+    Table,
     count_kinds,
     count_words,
     rounded_settings,
+    verdict,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,9 +135,56 @@ def test_a_bar_that_is_missed_says_why():
             assert bar["holds"] or not bar["why"].startswith("see the"), (path.name, bar["what"])
 
 
-def test_the_page_of_verdicts_counts_the_runs_that_have_no_commit():
-    made = runpy.run_path(str(ROOT / "docs" / "figures" / "evidence.py"))["kept"]()
-    assert f"\n\n{made}\n\n" in (ROOT / "docs" / "evidence.md").read_text("utf-8")
+@pytest.fixture(scope="module")
+def evidence():
+    pytest.importorskip("torch")
+    return runpy.run_path(str(ROOT / "docs" / "figures" / "evidence.py"))
+
+
+@pytest.mark.parametrize("part", ["kept", "counts", "claims"])
+def test_the_page_of_verdicts_is_what_the_kept_runs_say(evidence, part):
+    text = (ROOT / "docs" / "evidence.md").read_text("utf-8")
+    assert f"\n\n{evidence[part]()}\n\n" in text
+
+
+def test_an_order_that_a_text_states_of_its_numbers_is_judged_by_the_rule_of_curves(evidence):
+    claim = {"order": (("a",), ("b",)), "epsilons": (1.0,)}
+
+    def judged(first, second, better="higher", likeness="same", of=(98.0, 97.0)):
+        rows = [
+            Row("set", method, epsilon, 1e-5, number, dict.fromkeys(MODES, "none"))
+            for method, number in zip("ab", of)
+            for epsilon in (1.0, 2.0)
+        ]
+        noise = {"paper": Cell((90.0,), {"add-remove": 9.0}), "default": "", "plain": ""}
+        cells = {"a": {**noise, "sound": Cell(first)}, "b": {**noise, "sound": Cell(second)}}
+        made = [(row, cells[row.method]) for row in rows]
+        own = Table("t", "A table", "m", better, "Its set.", likeness, rows, trivial={"set": 50.0})
+        printed, found, best = evidence["_claimed"](own, made, claim)
+        assert len(printed) == len(found) == 1  # the other column is not claimed
+        return printed["set/1"].kind, found["set/1"].kind, dict(best)
+
+    assert judged((98.0, 98.0), (97.0, 97.0)) == (REPRODUCED, REPRODUCED, {"a": 1})  # errors of 2 and 3 %
+    assert judged((97.0, 97.0), (98.0, 98.0))[1:] == (MISSED, {"b": 1})
+    assert judged((97.0, 97.0), (98.0, 98.0), "lower", of=(98.0, 97.0))[0] == MISSED
+    assert judged((40.0, 40.0), (45.0, 45.0), "lower", "stand-in", (98.0, 101.0))[0] == REPRODUCED
+
+
+def test_a_run_with_a_plus_and_a_close_verdict_are_counted(evidence):
+    row = Row("set", "ours", 1.0, 1e-5, 0.3, dict.fromkeys(MODES, "none"))
+    cells = {"sound": Cell((0.3, 0.32)), "default": "none", "paper": "none", "plain": "none"}  # .31 ± .01
+    made = [(row, cells)]
+    own = Table("t", "A table", "m", "lower", "Its set.", "same", [row])
+
+    def judged(commits):
+        runs = ([{"value": 0.3, "commit": commit} for commit in commits],)
+        return evidence["Judged"](own, made, row, verdict(own, row, made), runs)
+
+    assert [evidence["_rests_on_a_plus"](judged(c)) for c in (("a", "b"), ("a", "b+"))] == [False, True]
+    parts = evidence["_parts"](judged(("a", "b")))
+    assert "of these, another verdict a standard error away" in parts  # no room beside .3: .30 reaches it
+    assert "of these, one run of the method" not in parts
+    assert "of these, one run of the method" in evidence["_parts"](judged(("a",)))
 
 
 def test_every_kept_run_has_its_commit_its_seed_and_the_settings_of_today(kept):

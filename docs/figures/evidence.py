@@ -9,7 +9,10 @@ import json
 import math
 import runpy
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +20,42 @@ from sordino.accounting import certify
 from sordino.kernel import Relation
 from sordino.kernel.events import compose_events
 from sordino.literature import formulas
-from sordino.literature.reproduce import TABLES, table_named, verdicts, write_page
-from sordino.literature.reproduce.tables import BY_DEFAULT, KINDS, UNTRIED, Verdict, count_kinds
+from sordino.literature.reproduce import TABLES, table_named, write_page
+from sordino.literature.reproduce.runner import kept_rows
+from sordino.literature.reproduce.tables import (
+    BY_DEFAULT,
+    BY_PRINTED,
+    IDLE,
+    KINDS,
+    MISSED,
+    MODES,
+    NOT_REPRODUCIBLE,
+    NOT_RUN,
+    ONCE,
+    REPRODUCED,
+    TIED,
+    UNJUDGED,
+    UNTRIED,
+    Cell,
+    Made,
+    Row,
+    Table,
+    Verdict,
+    count_kinds,
+    judge,
+    page_of,
+    verdict,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, KEPT = ROOT / "docs" / "evidence.md", ROOT / "benchmarks" / "results"
 SAMPLE = 12_337  # rows of RCV1 in the runs of DP-SCSG-HT
 # The text states these orders of magnitude for m = 1,000, and the rates of theorems for any v, not for ours.
-ANOTHER_SETTING = ("kddcup99, m = 100/", "kddcup99, m = 50,000/")
+ANOTHER_SETTING = ("kddcup99, m = 100", "kddcup99, m = 50,000")
 # A text's own algorithms; the other methods of its tables are rivals. In chapter 3 DP-IGHT is one.
 OWN = ("DP-SGD-HT", "DP-SCSG-HT", "DP-SPCA", "DP-VRPCA", "DPSL-KT", "DP-SRM", "DP-LSSGD", "MPC ")
 OWN_TABLES = ("tao-rates", "aggregation-time", "aggregation-traffic")
-MARKS = ("kept", "counts", "lemma", "referee", "figure-1")
+MARKS = ("kept", "counts", "claims", "lemma", "referee", "figure-1")
 # Rows of docs/figures/verdicts.py by paper. Those whose epsilon the dominating pair of data sets attains have
 # a mark of their own; the others have an upper bound only, or an example of their own.
 PAPERS = {
@@ -44,54 +71,202 @@ UPPER_BOUNDS += ("DP-SCSG-HT", "DP-SVRG-HT", "DP-SPCA", "DP-VRPCA", "DP-SRM")
 
 
 def kept() -> str:
-    """Return how many runs are kept, and how many with the commit that made them."""
-    without: dict[str, int] = {}
-    total = plus = 0
+    """Return how many runs are kept, and how many of them by a commit that anybody can check out."""
+    total, plus, mixed, cells = 0, Counter[str](), 0, 0
     for path in sorted((KEPT / "reproduced").glob("*.json")):
-        runs = json.loads(path.read_text("utf-8"))["runs"].values()
-        commits = [one["commit"] for run in runs for one in run["outcomes"]]
-        without[path.stem] = sum(commit.startswith("before") for commit in commits)
-        total, plus = total + len(commits), plus + sum(commit.endswith("+") for commit in commits)
-    rest = sum(without.values())
-    words = (
-        f"are kept with the commit that made them, {plus:,} with a plus (changes that were committed later)"
-    )
-    if not rest:
-        return f"All {total:,} runs {words}."
-    words = f"Of {total:,} runs {total - rest:,} {words}"
-    tables = ", ".join(f"`{name}` {count:,}" for name, count in without.items() if count)
-    return f'{words}, {rest:,} with "before" one, because an earlier version made them: {tables}.'
+        for run in json.loads(path.read_text("utf-8"))["runs"].values():
+            commits = [one["commit"] for one in run["outcomes"]]
+            total, cells = total + len(commits), cells + 1
+            plus[path.stem] += sum(commit.endswith("+") for commit in commits)
+            mixed += len(set(commits)) > 1
+    rest = sum(plus.values())
+    tables = ", ".join(f"`{name}` {count:,}" for name, count in sorted(plus.items()) if count)
+    resting = sum(_rests_on_a_plus(one) for name in sorted(TABLES) for one in _judged(name))
+    said = [
+        f"Of {total:,} runs {total - rest:,} name the commit that made them.",
+        f"The other {rest:,} name a commit with a plus: the source had changes on top of it that were not",
+        f"committed then, are not kept, and that nobody can check out: {tables}.",
+        f"On such runs of a judged method rest {resting} verdicts.",
+        f"Of {cells:,} numbers {mixed} are means of runs of more than one commit.",
+    ]
+    return " ".join(said)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict with the rows behind it: that of a number, or those of the curves of an order."""
+
+    table: Table
+    made: Made
+    row: Row
+    verdict: Verdict
+    runs: tuple[list[dict[str, Any]], ...]  # of the judged methods
+
+    @property
+    def is_order(self) -> bool:
+        return self.row.published is None
+
+    def kind_moved(self, errors: float) -> str:
+        """Return the kind with the mean of the method moved by so many of its standard errors."""
+        made = [(r, self._moved(cells, errors) if r is self.row else cells) for r, cells in self.made]
+        return verdict(self.table, self.row, made).kind
+
+    @staticmethod
+    def _moved(cells: Any, errors: float) -> Any:
+        sound = cells["sound"]
+        if not isinstance(sound, Cell):
+            return cells
+        moved = tuple(value + errors * sound.error for value in sound.values)
+        return {**cells, "sound": Cell(moved, sound.certified)}
+
+
+@cache
+def _judged(name: str) -> list[Judged]:
+    """Return the verdicts of a table with what is behind them; none where nothing is kept."""
+    path = KEPT / "reproduced" / f"{name}.json"
+    if not path.exists():
+        return []
+    document = json.loads(path.read_text("utf-8"))
+    quick, runs = document["settings"]["quick"], document["runs"]
+    table = table_named(name, quick)
+    made, known = kept_rows(table, path.parent, quick), set[str]()
+    found = []
+    for key, one in judge(table, made).items():
+        row = next(r for r, _ in made if table.prints(r) and _key(r) == key and key not in known)
+        known.add(key)
+        beside = [r for r, _ in made if (r.group, r.epsilon) == (row.group, row.epsilon)]
+        methods = [row] if row.published is not None else [r for r in beside if r.method in table.ranks(r)]
+        keys = [getattr(r.cells["sound"], "key", "") for r in methods]
+        found.append(Judged(table, made, row, one, tuple(runs[k]["outcomes"] for k in keys if k in runs)))
+    return found
+
+
+def _key(row: Row) -> str:
+    return f"{row.group}{'' if row.published is None else f'/{row.method}'}/{row.epsilon:g}"
+
+
+def _rests_on_a_plus(one: Judged) -> bool:
+    return any(outcome["commit"].endswith("+") for run in one.runs for outcome in run)
+
+
+def _parts(one: Judged) -> tuple[str, ...]:
+    """Return the lines of the table of counts in which a verdict is counted."""
+    name, words = one.table.name, one.verdict.words
+    if one.is_order:
+        doubts = {TIED: TIED in words, ONCE: f"{ONCE}: " in words, IDLE: IDLE in words}
+        doubts["none of the three"] = one.verdict.kind == REPRODUCED and not any(doubts.values())
+        own = [f"of these, {doubt}" for doubt, holds in doubts.items() if holds]
+        return "orders of curves", *own, "all"
+    also = {
+        "of these on a stand-in": one.table.likeness == "stand-in",
+        "of these printed for another setting": name == "tao-rates" or one.row.group in ANOTHER_SETTING,
+        "of these for add-remove, where the text replaces a record": name == "srm-networks",
+        "of these, rivals": not _own(name, one.row.method),
+        "of these, the method itself not run": one.verdict == Verdict(BY_DEFAULT, UNTRIED),
+        "of these, one run of the method": one.verdict.kind != UNJUDGED and [len(r) for r in one.runs] == [1],
+        "of these, another verdict a standard error away": {one.kind_moved(-1.0), one.kind_moved(1.0)}
+        != {one.verdict.kind},
+    }
+    return "printed numbers", *(part for part, holds in also.items() if holds), "all"
+
+
+PARTS = ("printed numbers", "of these on a stand-in", "of these printed for another setting")
+PARTS += ("of these for add-remove, where the text replaces a record", "of these, rivals")
+PARTS += ("of these, the method itself not run", "of these, one run of the method")
+PARTS += ("of these, another verdict a standard error away", "orders of curves")
+PARTS += (*(f"of these, {doubt}" for doubt in (TIED, ONCE, IDLE)), "of these, none of the three", "all")
 
 
 def counts() -> str:
     """Return the table of verdicts."""
     titles = ["table or figure", "published", *KINDS]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    parts = ("printed numbers", "of these on a stand-in", "of these printed for another setting")
-    parts += ("of these for add-remove, where the text replaces a record",)
-    parts += ("of these, rivals", "of these, the method itself not run", "orders of curves", "all")
-    total = {name: dict.fromkeys(KINDS, 0) for name in parts}
+    total = {name: dict.fromkeys(KINDS, 0) for name in PARTS}
     for name in sorted(TABLES):
-        path = KEPT / "reproduced" / f"{name}.json"
-        if not path.exists():
+        found = _judged(name)
+        if not found:
             lines.append(f"| `{name}`: nothing is kept |" + " |" * (len(KINDS) + 1))
             continue
-        quick = json.loads(path.read_text("utf-8"))["settings"]["quick"]
-        table, found = table_named(name, quick), verdicts(name, path.parent, quick=quick)
-        curves = {f"{row.group}/{row.epsilon:g}" for row in table.rows if row.published is None}
-        own_keys = {f"{r.group}/{r.method}/{r.epsilon:g}" for r in table.rows if _own(name, r.method)}
-        for key, one in found.items():
-            own: tuple[str, ...] = ("orders of curves",)
-            if key not in curves:
-                moved = name == "tao-rates" or key.startswith(ANOTHER_SETTING)
-                weaker = name == "srm-networks"
-                own = (parts[0], *parts[1:2] * (table.likeness == "stand-in"))
-                own += (*parts[2:3] * moved, *parts[3:4] * weaker, *parts[4:5] * (key not in own_keys))
-                own += parts[5:6] * (one == Verdict(BY_DEFAULT, UNTRIED))
-            for part in (*own, "all"):
-                total[part][one.kind] += 1
-        lines.append(_count_line(f"`{name}`: {table.source}", count_kinds(found)))
+        for one in found:
+            for part in _parts(one):
+                total[part][one.verdict.kind] += 1
+        counted = count_kinds({str(place): one.verdict for place, one in enumerate(found)})
+        lines.append(_count_line(f"`{name}`: {found[0].table.source}", counted))
     return "\n".join([*lines, *(_count_line(f"**{part}**", found) for part, found in total.items())])
+
+
+def claims() -> str:
+    """Return what becomes of orders that texts state of their numbers, by the rule of orders of curves."""
+    kinds = (REPRODUCED, BY_PRINTED, NOT_REPRODUCIBLE, MISSED, NOT_RUN)
+    titles = ["table", "the text has", "columns", "its numbers show it in", "first here", *kinds]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    totals = {"numbers of tables": Counter[str](), "curves of figures": Counter[str]()}
+    for name in sorted(TABLES):
+        if not (KEPT / "reproduced" / f"{name}.json").exists():
+            continue
+        table = table_named(name)
+        made = kept_rows(table, KEPT / "reproduced")
+        for claim in page_of(name).get("claims", ()):
+            printed, found, first = _claimed(table, made, claim)
+            drawn = table.rows[0].published is None
+            total = totals["curves of figures" if drawn else "numbers of tables"]
+            own = Counter(one.kind for one in found.values())
+            total.update(own)
+            total.update(printed=sum(one.kind == REPRODUCED for one in printed.values()), columns=len(found))
+            shown = "drawn" if drawn else str(sum(one.kind == REPRODUCED for one in printed.values()))
+            where = ", ".join(claim.get("groups", ()))
+            places = ", ".join(f"{method} {count}" for method, count in first.most_common())
+            order = " before ".join(", ".join(group) for group in claim["order"])
+            written = [f"`{name}`{f' ({where})' if where else ''}", order, str(len(found)), shown, places]
+            lines.append("| " + " | ".join([*written, *(str(own[kind] or "") for kind in kinds)]) + " |")
+    for words, total in totals.items():
+        shown = str(total["printed"]) if "numbers" in words else ""
+        written = [f"**{words}**", "", str(total["columns"]), shown, ""]
+        lines.append("| " + " | ".join([*written, *(str(total[kind] or "") for kind in kinds)]) + " |")
+    return "\n".join(lines)
+
+
+def _claimed(
+    table: Table, made: Made, claim: Mapping[str, Any]
+) -> tuple[dict[str, Verdict], dict[str, Verdict], Counter[str]]:
+    """Return the verdicts on an order by the printed numbers and by ours, and which method is first here.
+
+    Of an accuracy the error is compared: 2 % of an accuracy are most of the spread of a table. As a number
+    on a stand-in, an order there is missed at worst.
+    """
+    ranked = {method for group in claim["order"] for method in group}
+    accuracy = table.better == "higher"
+    nothing = {group: 100 - least if accuracy else least for group, least in table.trivial.items()}
+    drawn = replace(table, better="lower", order=claim["order"], orders={}, trivial=nothing)
+    in_print = replace(drawn, trivial={}) if table.likeness == "stand-in" else drawn  # it has other units
+
+    def turned(cell: Any) -> Any:
+        if not (isinstance(cell, Cell) and accuracy):
+            return cell
+        return Cell(tuple(100 - value for value in cell.values), cell.certified)
+
+    chosen = [
+        (row, {mode: turned(cell) for mode, cell in cells.items()})
+        for row, cells in made
+        if row.method in ranked
+        and row.group in claim.get("groups", (row.group,))
+        and row.epsilon in claim.get("epsilons", (row.epsilon,))
+    ]
+    ours = [(replace(row, published=None), cells) for row, cells in chosen]
+    printed = [
+        (replace(row, published=None), {**dict.fromkeys(MODES, ""), "sound": turned(Cell((row.published,)))})
+        for row, _ in chosen
+        if row.published is not None
+    ]
+    first = Counter[str]()
+    for place in dict.fromkeys((row.group, row.epsilon) for row, _ in ours):
+        beside = [(r.method, c["sound"]) for r, c in ours if (r.group, r.epsilon) == place]
+        known = [(cell.mean, method) for method, cell in beside if isinstance(cell, Cell)]
+        first[min(known, default=(0.0, "not run"))[1]] += 1
+    found = judge(drawn, ours)
+    if table.likeness == "stand-in":
+        found = {k: Verdict(MISSED) if v.kind == NOT_REPRODUCIBLE else v for k, v in found.items()}
+    return judge(in_print, printed), found, first
 
 
 def _own(table: str, method: str) -> bool:
@@ -199,7 +374,7 @@ def _draw_row(axis: Any, place: int, row: Any, shown: float) -> None:
 def made_anew() -> tuple[str, ...]:
     """Return the tables of the page, in the order of their marks."""
     lemma = runpy.run_path(str(ROOT / "docs" / "figures" / "verdicts.py"))["lemma"]
-    return kept(), counts(), lemma(), referee(), figure_1()
+    return kept(), counts(), claims(), lemma(), referee(), figure_1()
 
 
 def page(text: str) -> str:

@@ -19,6 +19,7 @@ from tests.reproduce.test_verdicts import row, table
 
 from sordino.cli import main
 from sordino.errors import InvalidInputError, NotPrivateWarning
+from sordino.kernel import Relation
 from sordino.literature.reproduce import TABLES, linear, runner, table_named
 from sordino.literature.reproduce.linear import Method, Task, rows_of
 from sordino.literature.reproduce.tables import (
@@ -31,6 +32,10 @@ from sordino.literature.reproduce.tables import (
     markdown,
     rounded_settings,
 )
+from sordino.problems.losses import LOSSES
+from sordino.problems.problem import Problem
+from sordino.solvers import Options
+from sordino.solvers.sparse import ScsgHt
 
 
 def test_every_row_of_every_table_has_a_run_or_a_reason_in_every_mode():
@@ -44,7 +49,7 @@ def test_every_row_of_every_table_has_a_run_or_a_reason_in_every_mode():
             elsewhere = any(f"see {other}" in str(one.cells["sound"]) for other in TABLES)
             assert elsewhere or any(isinstance(one.cells[mode], Runs) for mode in ("sound", "default"))
             assert made.prints(one) or one.method.endswith(
-                ("our constants", "nothing set", "averaged", "constant step")
+                ("our constants", "nothing set", "averaged", "constant step", "B/b = 32")
             )
 
 
@@ -321,6 +326,9 @@ def test_a_page_says_how_many_runs_are_behind_a_number():
     page = markdown(table(), [(one, {**cells, "sound": Cell((0.2, 0.3)), "plain": Cell((0.1,))})], "c")
     assert "Means of up to 2 runs, ± their standard error; a number of one run says so." in page
     assert "0.1 (one run)" in page
+    other = {**cells, "sound": Cell((0.25,)), "default": Cell((0.35,))}  # a row of single runs alone
+    page = markdown(table(), [(one, {**cells, "sound": Cell((0.2, 0.3))}), (row(0.4), other)], "c")
+    assert "| 0.25 (one run) | 0.35 (one run) |" in page
 
 
 @pytest.mark.parametrize("best", [math.inf, linear.HARDLY_ANY, "ight"])
@@ -366,3 +374,19 @@ def test_the_convolutions_of_cnn6_have_seen_no_private_image():
     assert not torch.equal(other.x, found.x)
     moved = networks.pretrain(replace(data, x=torch.cat([1 - x[:12], x[12:]])), epochs=1)
     assert not torch.equal(moved.test_x, found.test_x)
+
+
+def test_the_batches_of_table_4_are_kept_and_are_those_of_the_solver():
+    sizes = {row.method: row.cells["sound"].settings.get("share") for row in table_named("liang-4").rows}
+    kept, wide = sizes["DP-SCSG-HT"], sizes["DP-SCSG-HT, B/b = 32"]
+    assert (kept["batch_size"] / kept["snapshot_batch"], wide["batch_size"] / wide["snapshot_batch"]) == (
+        10,
+        32,
+    )
+    problem = Problem(LOSSES["logistic"], 12_337, 100, Relation.REPLACE_ONE, 1.0, 1e-5)
+    solver = ScsgHt.configure(problem, Options(n_nonzero_coefs=10))
+    rates = (solver.snapshots.rate, solver.minibatches.rate)
+    assert rates == tuple(12_337 // kept[kind] / 12_337 for kind in ("snapshot_batch", "batch_size"))
+    task = replace(toy(), x=np.zeros((320, 4)))
+    asked = Method("m", "scsg-ht", share={"snapshot_batch": 5, "batch_size": 160}).options(task)
+    assert asked == {"solver_options": {"snapshot_batch": 64, "batch_size": 2}}

@@ -51,7 +51,7 @@ class Method:
     a row of ours, "nothing set". ``tries`` are options to try beside the printed ones, in paper mode too. The
     best is taken *with hindsight*. ``paper`` holds what the printed noise needs besides, or the reason why
     none is printed. ``public_rows``: the solver is given the public rows of the task. ``share``: a batch is
-    one of so many parts of the records.
+    one of so many parts of the records, or each kind of batch is.
     """
 
     name: str
@@ -60,15 +60,16 @@ class Method:
     steps: tuple[float, ...] = ()
     paper: Mapping[str, Any] | str = field(default_factory=dict)
     public_rows: bool = False
-    share: int = 0
+    share: int | Mapping[str, int] = 0
     tries: tuple[Mapping[str, Any], ...] = ({},)
     variants: tuple[Mapping[str, Any], ...] = ({},)
 
     def options(self, task: Task, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
         rows = {"solver_options": {"public_features": task.public}} if self.public_rows else {}
-        size = {"batch_size": task.x.shape[0] // self.share} if self.share and settings is None else {}
+        parts = self.share if isinstance(self.share, Mapping) else {"batch_size": self.share}
+        sizes = {kind: task.x.shape[0] // part for kind, part in parts.items() if part and settings is None}
         known = self.settings if settings is None else settings
-        return join_settings(join_settings(known, {"solver_options": size}), rows)
+        return join_settings(join_settings(known, {"solver_options": sizes}), rows)
 
 
 def mean_log_loss(model: Any, task: Task) -> float:

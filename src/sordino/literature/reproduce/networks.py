@@ -190,21 +190,14 @@ _SGDS = (_SGD, Optimiser("sgd", 1.0, 15, more=(("clip_norm", 1.0), ("average", 0
 
 def srm_networks(quick: bool) -> tables.Table:
     """Return the test errors of DP-SRM and DP-SGD."""
+    likeness = {group: None if quick else page.get("likeness") for group, page in _PAGE.items()}
     rows = [
-        tables.Row(
-            group,
-            method,
-            epsilon,
-            DELTA,
-            number,
-            _cells(group, method, epsilon, quick),
-            page["plain"],
-            None if quick else page.get("likeness"),
-        )
+        tables.Row(group, method, epsilon, DELTA, number, cells, page["plain"], likeness[group])
         for group, page in _PAGE.items()
         for method, numbers in page["numbers"].items()
         for epsilon, number in zip(page["epsilons"], numbers)
         if not quick or epsilon == page["asked_quickly"]
+        for cells in [_cells(group, method, epsilon, quick)]
     ]
     return tables.printed_table("srm-networks", rows, quick, _QUICKLY)
 

@@ -119,7 +119,7 @@ def _rows(
     runs, spread = _runs(name, world, parties, which), math.sqrt(parties)
     plain = tables.Runs(f"{name}/plain", lambda seed: {"value": 0.0}, {"by": "definition"})
     key = f"{name}/{parties}"
-    printed: dict[str, tables.Runs] = {
+    printed: dict[str, tables.Runs | str] = {
         f"{m}, pure": tables.Runs(
             f"{key}/{m}, pure/paper",
             partial(_add_laplace, world, which, parties, f),
@@ -127,31 +127,28 @@ def _rows(
         )
         for m, f in _factors(parties).items()
     }
+    printed["Rajkumar, Agarwal"] = f"its epsilon is of one iteration: 100 add up to {100 * EPSILON:g}"
     printed["MPC Grad P"] = _paper(world, which, _DESCENT, f"{name}/MPC Grad P")
     locally = Gradients(CLIP, 100, 1.0, spread)
     printed["Local Grad P"] = _paper(world, which, locally, f"{key}/Local Grad P")
     for method, sound in runs.items():
-        cells = tables.by_mode(printed.get(method, _printed_words(method)), sound, runs["MPC Grad P"], plain)
+        paper = printed.get(method, "Gaussian noise is ours")
+        cells = tables.by_mode(paper, sound, runs["MPC Grad P"], plain)
         number = numbers.get(name) if method == "MPC Grad P" else None
         delta = 0.0 if method.endswith(", pure") else DELTA
         yield tables.Row(f"{name}, m = {parties:,}", method, EPSILON, delta, number, cells)
-    if parties < SIZES.get(name, 0) and name != "donor_pva":
-        paper, sound = (
-            tables.Runs(
-                f"{name}/{parties}/Local Obj P/{mode}",
-                partial(_average_objectives, world, parties, which, mode),
-                {**_settings_of(which), "mode": mode},
-            )
-            for mode in ("paper", "sound")
+    tilted: list[tables.Runs | str] = [
+        "not run: the squared loss has no bounded slope"
+        if name == "donor_pva"
+        else tables.Runs(
+            f"{key}/Local Obj P/{mode}",
+            partial(_average_objectives, world, parties, which, mode),
+            {**_settings_of(which), "mode": mode},
         )
-        cells = tables.by_mode(paper, sound, runs["MPC Grad P"], plain)
-        yield tables.Row(f"{name}, m = {parties:,}", "Local Obj P", EPSILON, DELTA, None, cells)
-
-
-def _printed_words(method: str) -> str:
-    if method == "Rajkumar, Agarwal":
-        return f"epsilon is that of one iteration: 100 of them add up to {100 * EPSILON:g}"
-    return "Gaussian noise is ours"
+        for mode in ("paper", "sound")
+    ]
+    cells = tables.by_mode(tilted[0], tilted[1], runs["MPC Grad P"], plain)
+    yield tables.Row(f"{name}, m = {parties:,}", "Local Obj P", EPSILON, DELTA, None, cells)
 
 
 def _factors(parties: int) -> dict[str, float]:
@@ -265,7 +262,7 @@ def scales(quick: bool) -> tables.Table:
     """The noise of each method: a function of public numbers, so no run needs data."""
     m, n, steps = _PARTIES, _RECORDS, _STEPS
     output, gradient = 2 * CLIP / (n * _RIDGE * EPSILON), math.sqrt(2 * steps) * CLIP / (n * EPSILON)
-    outputs = partial(Outputs, CLIP, _RIDGE, m)
+    outputs = partial(Outputs, CLIP, _RIDGE, m, pure=True)
     made: dict[str, tuple[type[Any], float, Any]] = {
         "Pathak et al.": (Laplace, output, outputs(factor=float(m))),
         "Local Out P": (Laplace, output / math.sqrt(m), outputs(factor=math.sqrt(m))),
@@ -278,20 +275,20 @@ def scales(quick: bool) -> tables.Table:
     for method, number in tables.page_of("parties-noise")["numbers"].items():
         law, scale, solver = made[method]
         known = not isinstance(solver, Tilted)  # what the printed tilt is worth is not printed
-        paper = tables.run_of(f"{method}/paper", partial(_generated, law, scale, known))
+        delta = 0.0 if isinstance(solver, Outputs) else DELTA
+        paper = tables.run_of(f"{method}/paper", partial(_generated, law, scale, known, delta))
         ours = tables.run_of(method, partial(_scale, solver))
         cells = tables.by_mode(paper, ours, ours, "none")
-        rows.append(
-            tables.Row(f"m = {m}, {n} records a party: {method}", method, EPSILON, DELTA, number, cells)
-        )
+        group = f"m = {m}, {n} records a party: {method}"
+        rows.append(tables.Row(group, method, EPSILON, delta, number, cells))
     return tables.printed_table("parties-noise", rows)
 
 
-def _generated(law: type[Any], scale: float, known: bool, seed: int) -> tables.Outcome:
+def _generated(law: type[Any], scale: float, known: bool, delta: float, seed: int) -> tables.Outcome:
     """Return the deviation of a thousand draws of printed noise, as the table does, and what it certifies."""
     found, mu = {}, published_gradient_noise(EPSILON, DELTA, table=True)[0]
     for relation, part in (("add-remove", 2), ("replace-one", 1)) if known else ():
-        laplace = per_coordinate_laplace(_FEATURES, EPSILON / part, DELTA)
+        laplace = per_coordinate_laplace(_FEATURES, EPSILON / part, delta)
         found[relation] = laplace if law is Laplace else gaussian_epsilon(mu / part, DELTA)
     return {"value": float(np.std(printed_draws(law, scale, 1000))), **found}
 
@@ -300,11 +297,13 @@ def _scale(solver: Any, seed: int) -> tables.Outcome:
     alone = isinstance(solver, Tilted)  # the tilt of the mean objective of one party
     n = _RECORDS if alone else _PARTIES * _RECORDS
     problem = Problem(LOSSES["logistic"], n, _FEATURES, Relation.REPLACE_ONE, EPSILON, DELTA, ridge=_RIDGE)
-    ((_, release),) = Ask(EPSILON, DELTA).calibrated(solver.plan(problem)).releases.items()
+    pure = isinstance(solver, Outputs)
+    ((_, release),) = Ask(EPSILON, PURE if pure else DELTA).calibrated(solver.plan(problem)).releases.items()
     distance = release.sensitivity(problem.relation, np.zeros(problem.shape))
     std = float(release.mechanism.multiplier or 0.0) * float(distance)
-    copies = 1.0 if alone else math.sqrt(NoiseShare(Mode.INSIDE, 3, 1).copies)
-    return {"value": std * copies / (n if release.mean or alone else 1.0)}
+    std *= math.sqrt(_FEATURES + 1) if pure else 1.0  # of a coordinate of noise of density exp(-norm / scale)
+    std *= math.sqrt(NoiseShare(Mode.INSIDE, 3, 1).copies) if isinstance(solver, _Averaged) else 1.0
+    return {"value": std / (n if release.mean or alone else 1.0)}
 
 
 MEMBERS, THRESHOLD = 3, 1

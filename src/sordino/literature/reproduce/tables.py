@@ -125,13 +125,14 @@ class Table:
         cells = (cell for row in self.rows for cell in row.cells.values())
         return {cell.key: cell for cell in cells if isinstance(cell, Runs)}
 
-    def order_of(self, row: Row) -> Sequence[Sequence[str]]:
-        """Return the methods of a row's figure from best to worst."""
-        return self.orders.get(row.group, self.order)
+    def ranks(self, row: Row) -> dict[str, int]:
+        """Return the places of the methods of a row's figure, 0 for the best."""
+        order = self.orders.get(row.group, self.order)
+        return {method: place for place, group in enumerate(order) for method in group}
 
     def prints(self, row: Row) -> bool:
         """Tell whether a row is the paper's, a number or a curve; others are ours, beside it."""
-        return row.published is not None or bool(self.order_of(row))
+        return row.published is not None or bool(self.ranks(row))
 
     def gain(self, ours: float, other: float) -> float:
         """Return by how much one number is better than another."""
@@ -200,6 +201,7 @@ REPRODUCED, BY_METHOD, BY_DEFAULT = "reproduced", "beaten by the method", "by ou
 BY_PRINTED, NOT_REPRODUCIBLE, MISSED = "by the printed noise only", "not reproducible", "missed"
 NOTHING, UNJUDGED, NOT_RUN = "printed number of a model that predicts nothing", "not judged", "not run"
 UNTRIED = "the method itself is not run"
+TIED, ONCE, IDLE = "ranked and not apart", "one run", "only the first beat a model that predicts nothing"
 KINDS = (REPRODUCED, BY_METHOD, BY_DEFAULT, BY_PRINTED, NOT_REPRODUCIBLE, MISSED, NOTHING, UNJUDGED, NOT_RUN)
 
 
@@ -357,40 +359,33 @@ def _order(table: Table, row: Row, made: Made) -> Verdict:
     here = _ranking_words(found)
     if len(found) < 2:
         return Verdict(NOT_RUN, f"of the curves there is only {here}")
-    kind, reasons = _behind(table, beside, found)
+    kind, reasons = _behind(table, beside)
     if nothing is not None and not any(_beats_nothing(table, row, cell) for cell in found.values()):
         words = f"no curve is better than a model that predicts nothing ({nothing:.3g}): {here}"
         kind = kind if kind == BY_PRINTED else MISSED  # the settings are ours
     elif shown := _shows_order(table, row, found):
-        kind, words, reasons = REPRODUCED, f"the order of the curves as far as they are apart, {here}", []
+        words = f"the order of the curves as far as they are apart, {here}"
+        kind, reasons = REPRODUCED, _doubts(table, row, found)
     else:
         words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
         kind = MISSED if shown is None and kind == NOT_REPRODUCIBLE else kind
-    ranked = {method for group in table.order_of(row) for method in group}
-    without = " and ".join(sorted({r.method for r, _ in beside} & ranked - found.keys()))
+    without = " and ".join(sorted(table.ranks(row).keys() - found.keys()))
     if without and kind in (REPRODUCED, BY_PRINTED):  # a curve that is not there cannot come as the text says
         return Verdict(NOT_RUN, f"no run of {without} is kept; {words}")
     return Verdict(kind, "; ".join([words, *reasons]))
 
 
-def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> tuple[str, list[str]]:
-    """Return the kind of an order that is not seen, what the printed noise shows, and our default if best."""
+def _behind(table: Table, beside: Made) -> tuple[str, list[str]]:
+    """Return the kind of an order that is not seen, and what the printed noise shows."""
     printed, row, kind, said = _methods(table, beside, "paper"), beside[0][0], MISSED, []
-    order = table.order_of(row)
-    if sum(bool(printed.keys() & group) for group in order) > 1:  # of one group alone there is no order
+    ranks = table.ranks(row)
+    if len({ranks[method] for method in printed if method in ranks}) > 1:  # one group alone has no order
         shown = _shows_order(table, row, printed)
-        best = [v for method in order[0] if method in printed for v in printed[method].certified.values()]
+        best = [v for m, cell in printed.items() if ranks.get(m) == 0 for v in cell.certified.values()]
         beyond = max(best, default=0.0) > row.epsilon  # noise of others that is too small helps them alone
         kind = NOT_REPRODUCIBLE if shown is False else BY_PRINTED if shown and beyond else MISSED
         words = {True: "shows it", False: "does not show it either", None: "tells no order"}[shown]
         said.append(f"paper mode {words}: {_ranking_words(printed)}")
-    ours = _finite(beside[0][1]["default"])
-    if (
-        ours
-        and _beats_nothing(table, row, ours)
-        and all(table.gain(ours.mean, c.mean) >= 0 for c in found.values())
-    ):
-        said.append(f"our default reaches {ours.mean:.3g}")
     return kind, said
 
 
@@ -417,7 +412,7 @@ def _beats_nothing(table: Table, row: Row, cell: Cell) -> bool:
 
 def _shows_order(table: Table, row: Row, found: Mapping[str, Cell]) -> bool | None:
     """Tell whether methods come in the order of the figure; None where no two of them are apart."""
-    rank = {method: place for place, group in enumerate(table.order_of(row)) for method in group}
+    rank = table.ranks(row)
     apart = [
         (one, other)
         for one, other in combinations([method for method in found if method in rank], 2)
@@ -428,9 +423,23 @@ def _shows_order(table: Table, row: Row, found: Mapping[str, Cell]) -> bool | No
     return True if any(rank[one] < rank[other] for one, other in apart) else None
 
 
+def _doubts(table: Table, row: Row, found: Mapping[str, Cell]) -> list[str]:
+    """Return what makes less of a reproduced order: ties, single runs, rivals that predict nothing."""
+    rank = table.ranks(row)
+    ranked = [method for method in found if method in rank]
+    pairs = [(a, b) for a, b in combinations(ranked, 2) if rank[a] != rank[b]]
+    ties = [f"{a} / {b}" for a, b in pairs if not _apart(found[a], found[b])]
+    once = [method for method in ranked if len(found[method].values) == 1]
+    said = [f"{words}: {', '.join(names)}" for words, names in ((TIED, ties), (ONCE, once)) if names]
+    idle = not any(rank[method] and _beats_nothing(table, row, found[method]) for method in ranked)
+    return [*said, IDLE] if idle else said
+
+
 def _apart(one: Cell, other: Cell) -> bool:
-    """Tell whether two numbers differ by more than two standard errors and 2 %."""
-    least = max(2 * math.hypot(one.error, other.error), 0.02 * max(abs(one.mean), abs(other.mean)))
+    """Tell whether two numbers differ by two standard errors and 2 %; one run varies like the other's."""
+    pairs = ((one, other), (other, one))
+    errors = [a.error if len(a.values) > 1 else b.error * math.sqrt(len(b.values)) for a, b in pairs]
+    least = max(2 * math.hypot(*errors), 0.02 * max(abs(one.mean), abs(other.mean)))
     return not abs(one.mean - other.mean) <= least
 
 
@@ -457,13 +466,13 @@ def markdown(table: Table, made: Made, command: str) -> str:
     if table.settings:
         lines.append(table.settings)
     runs = max((len(c.values) for _, cells in made for c in cells.values() if isinstance(c, Cell)), default=1)
-    several = f"Means of up to {runs} runs, ± their standard error; a number of one run says so."
-    lines += [several if runs > 1 else "One run a number.", "", count_words(judge(table, made)), ""]
+    words = f"Means of up to {runs} runs, ± their standard error; a number of one run says so."
+    lines += [words if runs > 1 else "One run a number.", "", count_words(judge(table, made)), ""]
     lines += [_TITLES, "|" + "---|" * (_TITLES.count("|") - 1)]
     before = None
     for row, cells in made:
         said = verdict(table, row, made)
-        lines.append(_line(table, row, cells, "as above" if said == before else str(said)))
+        lines.append(_line(table, row, cells, "as above" if said == before else str(said), runs > 1))
         before = said if row.published is None else None
     lines += ["", f"Reproduce with `{command}`.", ""]
     return "\n".join(lines)
@@ -477,7 +486,7 @@ def count_words(found: Mapping[str, Verdict]) -> str:
     return f"Of {len(found)} published numbers or orders of curves: {', '.join(counts.values())}."
 
 
-def _line(table: Table, row: Row, cells: Cells, said: str) -> str:
+def _line(table: Table, row: Row, cells: Cells, said: str, several: bool) -> str:
     paper = cells["paper"]
     if isinstance(paper, str):
         certified = paper
@@ -487,7 +496,6 @@ def _line(table: Table, row: Row, cells: Cells, said: str) -> str:
         known = ["no less" if value is None else short(value) for value in found]
         certified = " / ".join(f"{mark}{word}{mark}" for mark, word in zip(bold, known))
         certified = certified if paper.certified else "not known"
-    several = any(len(c.values) > 1 for c in cells.values() if isinstance(c, Cell))
     written = [_cell_words(cells[mode], several) for mode in MODES]
     if (best := reference(table, cells)) is not None and best is not cells["plain"]:
         written[-1] += ", worse than a private model: no reference"
