@@ -114,7 +114,7 @@ def measured(metric, model, make, options, n, epsilon, repeats):
     truth = float(truth)
     found = np.array([_one(chosen, row.asks, model, make, public, n, noise) for _ in range(repeats)])
     inside = np.mean((found[:, 1] <= truth) & (truth <= found[:, 2]))
-    error = np.sqrt(np.mean((found[:, 0] - truth) ** 2))
+    error = np.sqrt(np.nanmean((found[:, 0] - truth) ** 2))  # of those that are known
     half = np.median((found[:, 2] - found[:, 1]) / 2)
     return {"coverage": round(float(inside), 4), "error": float(f"{error:.3g}"), "half": _finite(half)}
 

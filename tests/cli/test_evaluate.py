@@ -194,7 +194,7 @@ def test_a_score_that_noise_took_to_its_end_says_so():
         "0.25", "0", "not known"
     ]  # fmt: skip
     squares = METRICS["r2"].metric(ScoreLimits.between(0.0, 30.0))
-    words = words_without_r2(ScoreLimits.between(0.0, 30.0), squares, NoisyMeans(-np.ones(9), 0.2), 100, 0.95)
+    words = words_without_r2(squares, NoisyMeans(-np.ones(8), 0.2), 100, 0.95)
     assert f"the mean squared error is 0{end}, 95 % interval 0 to" in words
 
 

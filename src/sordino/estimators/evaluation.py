@@ -134,7 +134,7 @@ def private_score(
         told = [outside_words(limits, *chosen.baseline(found))]
         found, chosen = chosen.inner_means(found), chosen.inner
         if row.name == "r2":
-            told += [words_without_r2(limits, chosen, found, n, level), words_of_clip(row, limits)]
+            told += [words_without_r2(chosen, found, n, level), words_of_clip(row, limits)]
         for words in filter(None, told):
             warnings.warn(FitWarning(words), stacklevel=levels_to_the_caller())
             report = replace(report, notes=(*report.notes, words))

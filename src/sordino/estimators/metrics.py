@@ -15,7 +15,8 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import logit, ndtri, xlogy
@@ -23,7 +24,7 @@ from sklearn.base import is_classifier
 
 from sordino.accounting.conversions import default_delta, gaussian_multiplier
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.arrays import Bools, Floats, Ints
+from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.runs import PrivacyReport
 from sordino.solvers.heavy.location import NoisyMeans
 from sordino.values import among, plain_number, refusing
@@ -389,28 +390,126 @@ def deviance(judged: Judged, limits: ScoreLimits) -> Floats:
     return 2.0 * (xlogy(count, count) - count * np.log(said) - count + said)
 
 
-def r_squared(limits: ScoreLimits) -> Smooth:
-    """Return ``1 - mse / variance``, targets and predictions within their bounds.
+# How f, q and t are weighed, and their products: these give narrow intervals, others give as true ones.
+_PLANE = np.array([1.0, 0.75, 0.7])
+_PAIRS = (np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 1, 2]))
+_PRODUCTS = np.array([0.9, 0.5, 0.3, 0.2, 1.0])
+
+
+@dataclass(frozen=True)
+class RSquared:
+    """``1 - E e / V``, ``e = (t - p)^2``, V the variance of t, of targets t and predictions p in [-1, 1].
 
     Squared errors count as they are: with a clip, which the variance has not, it would be more than R2.
+
+    Asked are the means of ``f = e - t^2 / 2``, ``q = t^2 - 1`` and t. An error near its bound has its target
+    at an end, where q is 0: so q costs no noise beside f, and half of what its own noise does to R2 cancels.
+    Five products of them tell the error of sampling. The interval is Fieller's, of the ratios r for which
+    ``E e - r V`` may be zero: V need not be far above its noise.
     """
-    middle, half, bound = (limits.low + limits.high) / 2.0, limits.reach, METRICS["r2"].bound_of(limits)
 
-    def columns(judged: Judged) -> Floats:
-        t = (np.clip(judged.targets, limits.low, limits.high) - middle) / half
-        errors = METRICS["mse"].column(judged, replace(limits, loss=bound))
-        return np.column_stack([errors, t, 2.0 * t**2 - 1.0])
+    bounds: ScoreLimits
+    limits: ClassVar[tuple[float, float]] = (-math.inf, 1.0)
 
-    def function(m: Floats, noise: float) -> tuple[float, Floats | None]:
-        error, share = bound * (m[0] + 1.0) / 2.0, (m[2] + 1.0) / 2.0 - m[1] ** 2
-        spread = half**2 * max(share, 2.0 * noise, 1e-9)
-        if share <= 3.0 * noise:  # targets that vary less than the noise have no R2
-            return float(1.0 - error / spread), None
-        slope = error / spread**2 * half**2
-        gradient = np.array([-bound / (2.0 * spread), -2.0 * m[1] * slope, slope / 2.0])
-        return float(1.0 - error / spread), gradient
+    @property
+    def most(self) -> float:
+        """The largest squared error of a record: 4, or that of a declared ``loss_bound``."""
+        return METRICS["r2"].bound_of(self.bounds) / self.bounds.reach**2
 
-    return Smooth(3, columns, function, (-math.inf, 1.0))
+    @property
+    def _frame(self) -> tuple[float, float]:
+        """The middle and half of the range of f, which is largest where t and p lie apart."""
+        t = np.linspace(0.0, 1.0, 201)
+        top = float((np.minimum((1.0 + t) ** 2, self.most) - t**2 / 2.0).max())
+        return (top - 0.5) / 2.0, (top + 0.5) / 2.0
+
+    @property
+    def centre(self) -> tuple[float, ...]:
+        """Zero."""
+        return (0.0,) * (len(_PLANE) + len(_PRODUCTS))
+
+    @cached_property
+    def radius(self) -> float:
+        """The largest norm of a row, on a grid of targets: it is convex in f^2, so p is t or at an end."""
+        t = np.linspace(-1.0, 1.0, 801)
+        corners = (self._asked(t, p) for p in (t, np.ones_like(t), -np.ones_like(t)))
+        return 1.001 * max(public_norm(row) for rows in corners for row in rows)  # for what lies between
+
+    def _asked(self, t: Floats, p: Floats) -> Floats:
+        middle, half = self._frame
+        errors = np.minimum((t - p) ** 2, self.most)
+        plane = np.column_stack([(errors - t**2 / 2.0 - middle) / half, t**2 - 1.0, t])
+        products = plane[:, _PAIRS[0]] * plane[:, _PAIRS[1]]
+        products[:, 0] -= 1.0
+        return np.hstack([plane * _PLANE, products * _PRODUCTS])
+
+    def rows(self, judged: Judged) -> Floats:
+        """Return f, q, t and their products; a prediction that is no number is as wrong as one can be."""
+        low, high, reach = self.bounds.low, self.bounds.high, self.bounds.reach
+        pair = (np.clip(values, low, high) for values in (judged.targets, judged.predicted))
+        t, p = ((values - (low + high) / 2.0) / reach for values in pair)
+        t = np.nan_to_num(t, nan=1.0)
+        return self._asked(t, np.where(np.isnan(p), np.where(t > 0.0, -1.0, 1.0), p))
+
+    def _spread(self, found: NoisyMeans, slopes: Floats) -> float:
+        """Return an upper estimate of the variance of what one record adds to a sum of f, q and t."""
+        means, products = found.value[:3] / _PLANE, found.value[3:] / _PRODUCTS
+        second = np.zeros((3, 3))
+        second[_PAIRS] = second[_PAIRS[::-1]] = products + np.array([1.0, 0.0, 0.0, 0.0, 0.0])
+        second[2, 2] = means[1] + 1.0
+        twice = np.where(_PAIRS[0] == _PAIRS[1], 1.0, 2.0)
+        weights = twice * slopes[_PAIRS[0]] * slopes[_PAIRS[1]] / _PRODUCTS
+        spread = float(slopes @ (second - np.outer(means, means)) @ slopes)
+        spread += 2.0 * found.noise * math.hypot(*weights, slopes[2] ** 2 / _PLANE[1])
+        # No law has a larger variance than one on the ends of its range (Bhatia and Davis).
+        most = (1.0 - means[0] ** 2, -means[1] * (1.0 + means[1]), 1.0 - means[2] ** 2)
+        return min(max(spread, 0.0), float(np.abs(slopes) @ np.sqrt(np.maximum(most, 0.0))) ** 2)
+
+    def _parts(self, found: NoisyMeans) -> tuple[float, float, float, float]:
+        """Return ``E e - V / 2``, V and ``E t`` and by how much the noise in ``E t`` moves the first two."""
+        f, q, mean = (float(value) for value in found.value[:3] / _PLANE)
+        middle, half = self._frame
+        mean = min(max(mean, -1.0), 1.0)
+        square = mean**2 - (found.noise / _PLANE[2]) ** 2  # less what noise adds
+        return half * f + middle + square / 2.0, q + 1.0 - square, mean, (2.0 * mean / _PLANE[2]) ** 2
+
+    def hidden(self, found: NoisyMeans, n: int, confidence: float) -> float:
+        """Return the deviation of targets below which noise hides their variance."""
+        known, turned = half_width(found.noise, n, confidence), self._parts(found)[3]
+        return self.bounds.reach * math.sqrt(known * math.hypot(math.sqrt(turned), 1.0 / _PLANE[1]))
+
+    def estimate(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
+        """Return R2 with the ratios that noise and sampling allow; all of them where V may be zero."""
+        error, variance, mean, turned = self._parts(found)
+        half, ratio = self._frame[1], error / variance if variance > 0.0 else math.inf
+        z = half_width(1.0, n, confidence)
+        known = (z * found.noise) ** 2
+        square = variance**2 - known * (turned + _PLANE[1] ** -2.0)
+        if not (variance > 0.0 < square):
+            return math.nan, *self.limits
+        spread = self._spread(found, np.array([half, -ratio, (2.0 * ratio + 1.0) * mean]))
+        linear = error * variance + known * turned / 2.0
+        constant = error**2 - z**2 * spread / n - known * (half**2 + turned / 4.0)
+        root = math.sqrt(max(linear**2 - square * constant, 0.0))
+        value, low, high = (0.5 - r for r in (ratio, (linear + root) / square, (linear - root) / square))
+        # Losses that no record happens to show may have a share of 3 in n (at 95 %).
+        unseen = -math.log1p(-confidence) / n / variance
+        low = value - math.hypot(value - low, unseen * self.most)
+        high = value + math.hypot(high - value, unseen * max(1.0 - value, 0.0) * (1.0 + abs(mean)) ** 2)
+        return min(value, 1.0), min(low, 1.0), min(high, 1.0)
+
+    def error(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
+        """Return the mean squared error, with its interval."""
+        half, unit = self._frame[1], self.bounds.reach**2
+        f, variance, *_ = self._parts(found)
+        value = f + variance / 2.0
+        noise = found.noise * math.hypot(half, 0.5 / _PLANE[1])
+        error = math.hypot(math.sqrt(self._spread(found, np.array([half, 0.5, 0.0])) / n), noise)
+        unseen = self.most * -math.log1p(-confidence) / n
+        reach = math.hypot(half_width(error, n, confidence), unseen)
+        ends = (value, max(value - reach, 0.0), min(value + reach, self.most))
+        told, low, high = (unit * min(max(end, 0.0), self.most) for end in ends)
+        return told, low, high
 
 
 def score_words(value: float | None, *ends: float) -> str:
@@ -435,21 +534,16 @@ def words_of_clip(row: MetricRow, limits: ScoreLimits) -> str:
     )
 
 
-def words_without_r2(limits: ScoreLimits, squares: Smooth, found: NoisyMeans, n: int, level: float) -> str:
+def words_without_r2(squares: RSquared, found: NoisyMeans, n: int, level: float) -> str:
     """Return why R2 is not known, where it is not, and the squared error, which the same release tells."""
-    if squares.function(np.clip(found.value[:3], -1.0, 1.0), found.noise)[1] is not None:
+    if math.isfinite(squares.estimate(found, n, level)[1]):
         return ""
-    bound, noise = METRICS["r2"].bound_of(limits), limits.reach * math.sqrt(3.0 * found.noise)
-
-    def mean(m: Floats, _: float) -> tuple[float, Floats | None]:
-        return bound * (float(m[0]) + 1.0) / 2.0, np.array([bound / 2.0, 0.0, 0.0])
-
-    told = replace(squares, function=mean, limits=(0.0, bound)).estimate(found, n, level)
+    told = squares.error(found, n, level)
     return (
-        f"R2 is not known: it is a share of the variance of the targets, and noise hides deviations below "
-        f"{plain_number(noise, 4)}. What was paid for is known: the mean squared error is "
-        f"{score_words(*told)}, {100 * level:g} % interval {span_words(*told[1:])}. Pay more, or declare "
-        "tighter bounds of the targets"
+        "R2 is not known: it is a share of the variance of the targets, and noise hides deviations below "
+        f"{plain_number(squares.hidden(found, n, level), 4)}. What was paid for is known: the mean squared "
+        f"error is {score_words(*told)}, {100 * level:g} % interval {span_words(*told[1:])}. Pay more, or "
+        "declare tighter bounds of the targets"
     )
 
 
@@ -799,10 +893,10 @@ METRICS = {
         ),
         MetricRow(
             "r2", "r2", "values",
-            "squared error, target and its square, targets and predictions clipped to their bounds "
+            "squared error, target and their squares, targets and predictions clipped to their bounds "
             "(R2 is 1 - mean squared error / variance of targets)",
             bound=lambda limits: 4.0 * limits.reach**2,  # that of the whole range: no error is larger
-            gain=True, share=True, private=r_squared,
+            gain=True, share=True, private=RSquared,
             exact=_sklearn("r2_score", "targets", "predicted"), constant=lambda _: 0.0,
         ),
     )
@@ -846,7 +940,8 @@ def find_metric(parameter: str, name: str | None, model: Any) -> tuple[MetricRow
 
 
 _USEFUL = 0.2  # an R2 with an interval of more than so much on each side tells little
-_SLOPE = math.sqrt(8.25)  # R2 moves by at most so much noise times the half range^2 over the variance
+# R2 of a constant moves by at most so much noise times the half range^2 over the variance
+_SLOPE = math.hypot(2.0, 0.5 / _PLANE[1], 2.0 / _PLANE[2])
 
 
 def outlook(schema: Any, n: int, epsilon: float) -> str:

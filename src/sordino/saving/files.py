@@ -433,7 +433,7 @@ def report_of(model: Any) -> PrivacyReport | None:
 
 def _agree(model: Any, *reports: PrivacyReport | None) -> bool:
     """Tell whether two reports of a model say the same, but for words of pipelines and rounding."""
-    words = ("notes", "public", "unpaid") if _is_pipeline(model) else ()
+    words = ("notes", "public", "facts", "unpaid") if _is_pipeline(model) else ()
     facts = [{} if report is None else report.to_dict() for report in reports]
     known = [
         {key: value for key, value in each.items() if key not in ("status", "epsilon", *words)}
