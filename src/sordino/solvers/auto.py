@@ -653,7 +653,7 @@ class Auto:
             found, own = rank_steps(whole, quantile, Corrected(w, 0.0), None)
             margin = targets.size * float(found.w[-1])
         elif not has_odds(problem.loss):
-            margin, own = constant_margin(curator, problem, [*names, "offset"], targets.mean)
+            margin, own = constant_margin(curator, problem, [*names, "offset"], targets.least_mean)
         else:
             margin, own = constant_odds(curator, problem, names, targets), 0.0
         w[..., -1] = margin / problem.intercept

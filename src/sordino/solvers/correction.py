@@ -87,8 +87,8 @@ _MOST = 1.5
 _STANDS, _THROWN, _LONGER, _UNSEEN = 3.0, 3.0, 64.0, 0.3
 # How far the mean may be from the centre, and its noise in one answer that is clear, in spreads of targets.
 _SKEW, _CLEAR = 0.4, 0.1
-# The noise of a mean of amounts over their predictions.
-_SMALL = 0.03
+# The noise of a mean of amounts over their predictions, of counts over their mean, and of their margins.
+_SMALL, _LITTLE, _ROUGH = 0.03, 0.05, 0.3
 # Answers about the mean that differ by more deviations of their noise do so by what counts do not show.
 _UNLIKELY = 4.0
 # Means without noise are weighed as if they had so much of the bound. So much of a sum along an axis is no
@@ -328,6 +328,12 @@ class Whole:
         noise, n = noise_std(self.curator, "tails"), self.problem.population
         return min(1.0, farther * chosen_width(query.sizes, self.counts(w), noise / n, spread / n, biased)[0])
 
+    def cheap(self, bend: float) -> float:
+        """Return the clip of gradients whose noise costs next to nothing in margins of this mean bend."""
+        whole = self.widest / self.targets.size * self.longest
+        noise = self.spread("whole") * whole / self.problem.population * math.sqrt(self.own.scale.size)
+        return _LITTLE * bend / max(noise, NOTHING)
+
     def score(self, w: Floats, width: float) -> tuple[Floats, float]:
         """Return the released mean gradient in the model's own units, and the deviation of its noise.
 
@@ -472,7 +478,8 @@ def correct(curator: Curator, problem: Problem, model: Descended, found: Lengthe
     if asks:
         least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
     if "bent" in curator.plan.releases:
-        width = max(whole.width(found.w, whole.spread("whole"), _COUNTS_BIAS, _FARTHER), least)
+        width = whole.width(found.w, whole.spread("whole"), _COUNTS_BIAS, _FARTHER)
+        width = max(width, least, min(whole.cheap(found.bend), 1.0))
         out = _noise_after(out, _step(whole, found.w, width, asks))
     elif asks and moments is not None:
         bowl = whole.bowl(moments)
@@ -617,7 +624,7 @@ def constant_margin(
     mean, noise = np.average(means, weights=sure), public_norm(sure / sure.sum() * noises)
     counts = problem.loss.targets == "counts"
     found = expected_mean(mean, noise, problem.target_bound, counts, is_few(problem) and problem.once)
-    return math.log(max(found, least)) if counts else found, noise
+    return math.log(max(found, min(least, mean + noise))) if counts else found, noise
 
 
 def _left(curator: Curator, names: Sequence[str]) -> dict[str, int]:
@@ -644,17 +651,19 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tup
     return min(max(mean, -problem.target_bound), problem.target_bound), noise
 
 
-def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float, float]:
+def _mean_residual(whole: Whole, w: Floats, small: float = 0.0) -> tuple[float, float, float]:
     """Return the mean residual in units of the targets, its expected squared error, and its size at bounds.
 
-    It is asked at the width that is best by what was counted, once where that is clear, and at the declared
-    bounds, for tails that counts do not show. The two are weighed by variances, the first with its bias.
+    It is asked at the width that is best by what was counted, or at which noise is ``small``, once where that
+    is clear, and at the declared bounds, for tails that counts do not show. The two are weighed by variances,
+    the first with its bias.
     """
     shares, sizes = whole.targets.far
     spread = noise_std(whole.curator, "offset") / whole.problem.population
     width, bias = whole.widest, 0.0
     if shares.any():  # as if all on one side
         width, bias = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
+    width = max(width, small * whole.targets.size / max(spread, NOTHING))
     asks, width = _left(whole.curator, ["offset"])["offset"], min(width, whole.widest)
     once = 1 if spread * width < _CLEAR * whole.targets.spread else asks - 1
     narrow, noise = whole.mean(w, width, once)
@@ -683,14 +692,18 @@ def _move(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
 def _multiply(whole: Whole, w: Floats) -> tuple[Floats, float, float]:
     """Return the weights of a model of counts with all predictions multiplied, so that their mean is right.
 
-    The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
-    least: beyond what noise alone could cause, as a logarithm.
+    The mean residual says by what. What they are now say the mean of the targets less that and, where noise
+    hides it, the weights for rows of length one. The second number is how far the factor is from 1 at least:
+    beyond what noise alone could cause, as a logarithm.
     """
-    mean = mean_target(whole.curator, whole.problem, "offset", 1)[0] / whole.targets.size
-    off, error, _ = _mean_residual(whole, w)
-    out, noise = w.copy(), max(math.sqrt(error), NOTHING)
-    mean = max(mean, whole.targets.mean / whole.targets.size, noise)  # sizes that are seen make the least
-    moved = math.log(mean / max(mean + off, noise))
+    own, size = w[: whole.own.scale.size], whole.targets.size
+    usual = math.exp(whole.own.intercept * float(w[-1]) + 0.5 * float(own @ own) / own.size) / size
+    mean, most = (one / size for one in mean_target(whole.curator, whole.problem, "offset", 1))
+    off, error, _ = _mean_residual(whole, w, _SMALL * whole.targets.mean / size)
+    sure, noise = max((_ROUGH * usual) ** 2, NOTHING), max(math.sqrt(error), NOTHING)
+    now = max(np.average([usual, mean + off], weights=[1.0 / sure, 1.0 / (noise**2 + most**2)]), NOTHING)
+    mean = max(now - off, noise)
+    out, moved = w.copy(), math.log(mean / now)
     # A descent on counts is short of their mean wherever few are large: it is no more likely to be right.
     out[-1] += moved / (1.0 + error / (mean * SLOPE) ** 2) / whole.own.intercept
     return out, abs(moved) - 3.0 * noise / mean, 0.0

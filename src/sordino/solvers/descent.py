@@ -150,6 +150,11 @@ class TargetUnit:
         return float(self.far[0] @ self.far[1])
 
     @property
+    def least_mean(self) -> float:
+        """The same of the targets that are seen."""
+        return float(self.far[0][:-1] @ self.far[1][:-1])
+
+    @property
     def spread(self) -> float:
         """The root of the mean squared distance to the centre."""
         shares, sizes = self.far

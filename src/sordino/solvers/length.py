@@ -55,7 +55,7 @@ _LEARNABLE, _TOLD, _EVEN = 2.0, 0.5, 6.0
 # A mean of uneven counts is so many bounds over records times epsilon, or it is all that is asked. Their mean
 # square is so many times their mean and its square; at most 2 times the larger for Poisson counts. Of amounts
 # few that nobody sees may be as much as all others below the last number.
-_LEARNABLE_MEAN, _UNEVEN, _LEARNABLE_AMOUNT = 80.0, 3.0, 5.0
+_LEARNABLE_MEAN, _UNEVEN, _LEARNABLE_LEAST = 80.0, 3.0, 5.0
 
 
 def has_room(problem: Problem, coefficients: int) -> float:
@@ -114,8 +114,7 @@ def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
     if "classes" not in curator.plan.releases:
         signal = targets.mean * problem.population * problem.epsilon / problem.target_bound
         uneven = targets.spread**2 > _UNEVEN * targets.mean * max(targets.mean, 1.0) > 0.0
-        least = _LEARNABLE_MEAN if uneven else 0.0
-        least = _LEARNABLE_AMOUNT if has_shares(problem.loss) else least
+        least = _LEARNABLE_MEAN if uneven and not has_shares(problem.loss) else _LEARNABLE_LEAST
         return problem.loss.targets != "counts" or signal >= least
     odds = np.append(0.0, targets.center) if problem.outputs == 1 else np.asarray(targets.center)
     others = problem.population * (1.0 - softmax(odds).max())
@@ -357,9 +356,10 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
     if "length" not in curator.plan.releases:
         counts = problem.loss.targets == "counts" and not problem.table  # nobody may have a level
         rate = model.targets.mean / model.targets.size if counts else 0.0
-        kept = kept_share(problem, model) if has_shares(problem.loss) else 1.0
+        rate = 1.0 if has_shares(problem.loss) else rate
+        kept = kept_share(problem, model, rate)
         w = np.where(np.arange(model.w.size) < model.affine.scale.size, kept * model.w, model.w)
-        return Lengthened(w, kept, 0.0, 1.0 if has_shares(problem.loss) else rate)
+        return Lengthened(w, kept, 0.0, rate)
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
@@ -407,29 +407,25 @@ def noise_share(model: Descended, bend: float) -> float:
     return min(noise / max(total, NOTHING), 1.0)
 
 
-def kept_share(problem: Problem, model: Descended) -> float:
-    """Return the share of the slopes of amounts that is no noise of the plan, nor chance of the records.
+def kept_share(problem: Problem, model: Descended, bend: float) -> float:
+    """Return the share of the slopes of counts that is no noise of the plan, nor chance of the records.
 
     That is James and Stein's. Without a metric all directions count as alike.
     """
-    w, targets, metric = (
-        model.w[: (d := model.affine.scale.size)],
-        model.targets,
-        model.legs[-1].descent.metric,
-    )
-    if math.isinf(problem.epsilon):
+    w, (shares, sizes), mean = model.w[: model.affine.scale.size], model.targets.far, model.targets.mean
+    if math.isinf(problem.epsilon) or problem.loss.targets != "counts" or not min(mean, bend):
         return 1.0
-    sizes = np.minimum(targets.far[1], model.gradient.clip * targets.mean) / targets.mean
-    chance = d * float(targets.far[0] @ np.square(sizes)) / problem.population
-    noise = noise_share(model, 1.0)
+    metric, count = model.legs[-1].descent.metric, max(int(np.count_nonzero(w)), 1)
+    largest = model.gradient.clip * model.targets.size / bend
+    chance = max(float(shares @ np.square(np.minimum(sizes, largest) / mean)) - 1.0, 0.0)
     if metric is None:
-        total = float(w @ w) / d
-        noise = float(np.square(coefficient_noise(model.legs, 1.0, w.shape, None)).mean()) / max(
-            total, NOTHING
-        )
+        noise = coefficient_noise(model.legs, bend, w.shape, None)
+        total = max(float(w @ w) / count, NOTHING)
+        share = float(noise @ noise) / count / total
     else:
-        total = float(metric.expected @ np.square(metric.axes[:, :d] @ w))
-    return max(1.0 - noise - chance / max(total, NOTHING), 0.0)
+        total = max(float(metric.expected @ np.square(metric.axes[:, : w.size] @ w)), NOTHING)
+        share = noise_share(model, bend)
+    return max(1.0 - share - count * chance / problem.population / total, 0.0)
 
 
 def length_steps(problem: Problem) -> int:
