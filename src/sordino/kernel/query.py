@@ -453,12 +453,8 @@ class ClippedSum(Bounded):
     """Base of queries that add up one clipped vector per record."""
 
     shortcuts: ClassVar[tuple[type, ...]] = ()
+    adds_up: ClassVar[bool] = True
     norm = Norm.L2
-
-    @property
-    def adds_up(self) -> bool:
-        """True, where a subclass does not say otherwise."""
-        return True
 
     def reach(self, params: Any) -> float:
         """Return how large the terms are that are added up for a record; a difference has larger ones."""

@@ -120,7 +120,7 @@ class RobustSum(ClippedSum):
     apart: tuple[tuple[int, float], ...] = ()
 
     @property
-    def adds_up(self) -> bool:
+    def adds_up(self) -> bool:  # type: ignore[override]
         """Whether it is the sum: a median of sums does not add up."""
         return self.blocks == 1
 
@@ -187,7 +187,7 @@ class RobustGradient(ClippedSum):
     blocks: int = 1
 
     @property
-    def adds_up(self) -> bool:
+    def adds_up(self) -> bool:  # type: ignore[override]
         """Whether it is the sum: a median of sums does not add up."""
         return self.blocks == 1
 

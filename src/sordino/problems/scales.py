@@ -270,10 +270,7 @@ class PairScales(OneCount):
     columns: int
     norms: bool = False
 
-    @property
-    def adds_up(self) -> bool:
-        """False: records are paired across the whole table."""
-        return False
+    adds_up: ClassVar[bool] = False  # records are paired across the whole table
 
     @property
     def counts(self) -> int:
@@ -299,10 +296,7 @@ class PairMoments(OneCount):
 
     columns: int
 
-    @property
-    def adds_up(self) -> bool:
-        """False: records are paired across the whole table."""
-        return False
+    adds_up: ClassVar[bool] = False  # records are paired across the whole table
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sum of the outer products, shape (columns, columns)."""
@@ -517,10 +511,7 @@ class FrequentValues(OneCount):
 
     columns: int
 
-    @property
-    def adds_up(self) -> bool:
-        """False: answers are dictionaries."""
-        return False
+    adds_up: ClassVar[bool] = False  # answers are dictionaries
 
     @property
     def counts(self) -> int:

@@ -481,10 +481,7 @@ class GradientStep(FromSum, ClippedSum):
     norm: Norm = Norm.LINF
     joint: float | None = None
 
-    @property
-    def adds_up(self) -> bool:
-        """False: each answer starts from the point."""
-        return False
+    adds_up: ClassVar[bool] = False  # each answer starts from the point
 
     @property
     def truncation(self) -> Truncation:
