@@ -797,12 +797,18 @@ def _spread(leg: Leg, bend: float, before: Floats, after: Floats | None) -> Floa
 
 
 def _parts(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
-    """Return the noise of each column along each axis; nothing bends columns that no record has.
+    """Return the noise of each column along each axis after a descent from noise alike along all of them."""
+    return spread_along(metric, lambda sizes: descent.spread(bend * sizes, np.full(len(sizes), start)))
 
-    Noise along axes of little curvature is in the others too, as far as these are tilted.
+
+def spread_along(metric: Metric, noise_at: Callable[[Floats], Floats]) -> Floats:
+    """Return the noise of each column along each axis, of steps that leave so much at these moments.
+
+    Nothing bends columns that no record has. Noise along axes of little curvature is in the others too, as
+    far as these are tilted.
     """
-    variances = np.square(descent.spread(bend * metric.expected, np.full(len(metric.sizes), start)))
+    variances = np.square(noise_at(metric.expected))
     along = np.sqrt(variances + np.square(metric.tilt) * float(variances.sum()))
-    free = metric.columns(descent.spread(np.zeros_like(along), np.full_like(along, start)))
+    free = metric.columns(noise_at(np.zeros_like(along)))
     more = np.where(metric.empty, free / np.maximum(metric.columns(along), 1e-300), 1.0)
     return more[:, None] * metric.axes.T * along

@@ -25,6 +25,7 @@ from sordino.solvers.descent import (
     has_metric,
     one_sided,
     penalty_bend,
+    spread_along,
 )
 
 # How often residuals are counted, slopes and offset asked for together, and the offset alone; their shares.
@@ -43,6 +44,9 @@ _MANY, _OFTENER, _MOST_OFTEN = 20_000.0, 0.2, 2.0
 _FALLING, _MOMENTUM = 0.6, 0.85
 # Slopes follow ranks where the noise of that moves margins by no more than this part of where they lie.
 _WORTH = 0.5
+# Along all axes together they are expected to move margins by so many times that (of 1, 2 and 4, on SLID,
+# Computers and OFP); the start holds on to axes along which noise would move them farther.
+_FARTHER = 2.0
 # Two gradients bend more than the released curvature beyond so many deviations of their noise.
 _SURE = 3.0
 
@@ -136,6 +140,12 @@ class Ranks:
         )
         return np.asarray(answer) / self.whole.problem.population
 
+    @property
+    def unsure(self) -> float:
+        """The spectral norm of the noise in a released curvature."""
+        noise = noise_std(self.curator, "bends") / self.whole.problem.population
+        return noise * math.sqrt(2.0 * (self.whole.own.scale.size + 1))
+
     def pace(self, w: Floats, width: float, moments: Moments, stiff: Floats | float) -> Floats:
         """Return the inverse of the released curvature at a model, in units of ``size / width``.
 
@@ -143,10 +153,10 @@ class Ranks:
         nowhere below that of the loss, and no more than the second moments of the rows.
         """
         point = self.whole.point(w, self.whole.own, 1.0, width)
-        n, noise = self.whole.problem.population, noise_std(self.curator, "bends")
-        bent = np.asarray(self.curator.release("bends", (point, self.whole.own, width))) / n
+        bent = np.asarray(self.curator.release("bends", (point, self.whole.own, width)))
+        bent = bent / self.whole.problem.population
         seen, along = np.linalg.eigh(bent)
-        seen = np.maximum(seen, 0.0) + noise / n * math.sqrt(2.0 * len(seen))
+        seen = np.maximum(seen, 0.0) + self.unsure
         bent = (along * seen) @ along.T + width * stiff
         sizes, axes = np.linalg.eigh(moments.matrix + width * stiff)
         white = axes / np.sqrt(np.maximum(sizes, 0.0) + max(moments.unsure, NOTHING))
@@ -187,16 +197,19 @@ class Steps:
             before, w = w, point - length * gradient(point, float(width))
         return w
 
-    @property
-    def noise(self) -> float:
-        """The deviation of the last point, in units of the noise of a gradient, by the density."""
-        covariance = np.zeros((2, 2))  # of a point and the one before it
+    def carry(self, shares: Floats | float = 1.0) -> tuple[Floats, Floats]:
+        """Return what is left of the noise of the first point, and that of gradients in the last one.
+
+        ``shares`` are curvatures along axes, of the one by the density: where rows have nothing, no step is
+        taken back. The noise is in units of that of a gradient.
+        """
+        left, noise = np.ones((2, *np.shape(shares))), np.zeros((3, *np.shape(shares)))
         for length, momentum in self.law:
-            kept = 1.0 - length * self.bend
-            moved = np.array([[kept * (1.0 + momentum), -kept * momentum], [1.0, 0.0]])
-            covariance = moved @ covariance @ moved.T
-            covariance[0, 0] += length**2
-        return math.sqrt(float(covariance[0, 0]))
+            now, before = (kept := 1.0 - length * self.bend * shares) * (1.0 + momentum), -kept * momentum
+            left = np.array([now * left[0] + before * left[1], left[0]])
+            own = now * noise[0] + before * noise[1], now * noise[1] + before * noise[2]
+            noise = np.array([now * own[0] + before * own[1] + length**2, own[0], noise[0]])
+        return np.abs(left[0]), np.sqrt(noise[0])
 
 
 def rank_steps(
@@ -224,16 +237,21 @@ def rank_steps(
         w, left = after.w, OFFSETS
     elif moments is not None:
         steps = Steps.over(left - OFFSETS, bend, near, last)
-        matrix = moments.matrix + penalty_bend(whole.problem, whole.own)
-        sizes, axes = np.linalg.eigh(matrix)
-        pace = 1.0 / (np.maximum(sizes, 0.0) + max(moments.unsure, NOTHING))
-        moved = steps.noise * noise * math.sqrt(float(np.square(pace) @ np.maximum(sizes, 0.0)))
+        metric = moments.metric(None, 1.0, penalty_bend(whole.problem, whole.own))
+        own = float(steps.carry()[1]) * noise
+        pull = max(metric.sizes.size * (own * size / (_FARTHER * near)) ** 2, NOTHING)
+        pace, start = 1.0 / (metric.sizes + max(moments.unsure, pull)), w
+        moved = own * math.sqrt(float(np.square(pace) @ metric.sizes))
         if moved * size <= _WORTH * near:
-            added = (axes * (steps.noise * noise * pace))[: whole.own.scale.size]
-            after = Corrected(w, 0.0, False, np.zeros_like(matrix), added)
+            d, axes = whole.own.scale.size, metric.axes.T
+            told = metric.expected / (metric.expected + pull)
+            kept = 1.0 - told + told * steps.carry(pace * (metric.expected + pull))[0]
+            added = spread_along(metric, lambda sizes: noise * pace * steps.carry(pace * (sizes + pull))[1])
+            after = Corrected(w, 0.0, False, (axes * kept) @ axes.T, added[:d])
 
             def slopes(point: Floats, width: float) -> Floats:
                 found = asked.share(point, whole.own, 1.0, width) / size + bend * whole.penalty(point)
+                found = found + bend * pull * (point - start)
                 return axes @ (pace * (axes.T @ found))
 
             w, left = steps.follow(slopes, w), OFFSETS
@@ -245,7 +263,7 @@ def rank_steps(
         return found
 
     steps = Steps.over(left, bend, last if left == OFFSETS else near, last)
-    return replace(after, w=steps.follow(offset, w)), steps.noise * noise * size
+    return replace(after, w=steps.follow(offset, w)), float(steps.carry()[1]) * noise * size
 
 
 def huber_steps(whole: Whole, w: Floats, moments: Moments) -> Corrected:
@@ -292,6 +310,9 @@ def bent_steps(
                 if steep > 1.0:
                     pace, run = pace / steep, 0
             earlier, w, taken, run = w, point - pace @ found, taken + 1, run + 1
-    noise = Steps(1.0 / (1.0 + math.log(first / last)), np.full(asks, 0.5)).noise
-    added = noise * noise_std(curator, "ranks") / n * pace[: whole.own.scale.size]
-    return Corrected(w, 0.0, False, np.zeros_like(pace), added)
+    bends, axes = np.linalg.eigh(last / size * np.linalg.inv(pace))
+    # Noise may be all that bends an axis; records beyond the width bend the loss less than they were counted.
+    shares = np.maximum(1.0 - 2.0 * asked.unsure / bends, 0.0) / (1.0 + math.log(first / last))
+    kept, added = Steps(1.0, np.full(asks, 0.5)).carry(shares)
+    added = axes * (noise_std(curator, "ranks") / n * last / size * added / bends)
+    return Corrected(w, 0.0, False, (axes * kept) @ axes.T, added[: whole.own.scale.size])
