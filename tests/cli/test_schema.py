@@ -257,3 +257,65 @@ def test_numbers_with_decimal_commas_are_told_from_categories_where_kinds_are_bl
     typed("schema", "learn", "blank.toml", "commas.csv", *how)
     words = {column.name: column.word for column in sordino.Schema.read("found.toml").columns}
     assert words["dose"] == "number"  # a category without levels, before
+
+
+ODD = """Eintritt;CRP;BMI;Krank;Rest;Tage
+22.04.2024;15,8;22,1;oui;a;1,2
+05.04.2023;NA;20;non;b;3,3
+"""
+DECLARED = """format = 1
+columns.Eintritt = {kind = "date", low = 2020-01-01, high = 2025-01-01}
+columns.CRP = {kind = "number", low = 0, high = 300}
+columns.BMI = {kind = "number", low = 0, high = 300}
+columns.Krank = {kind = "flag"}
+columns.Rest = {kind = "ignored"}
+columns.Tage = {kind = "target", low = 0, high = 9}
+"""
+
+
+@pytest.fixture
+def odd(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("odd.csv").write_text(ODD)
+    Path("odd.toml").write_text(DECLARED)
+    return tmp_path
+
+
+def test_check_says_at_once_which_columns_are_spelt_otherwise(odd):
+    said = typed("schema", "check", "odd.toml", "odd.csv", code=3)
+    assert "'Eintritt' holds something else than a date. Write dates as 2021-12-31." in said
+    assert said.count("holds something else than a number. Pass --decimal ,.") == 3
+    assert "'Krank' holds something else than yes or no." in said
+    assert not any(value in said for value in ("22.04", "15,8", "oui"))
+    Path("odd.csv").write_text(ODD.replace("oui", "yes").replace("non", "no").replace(".04.20", "-04-"))
+    said = typed("schema", "check", "odd.toml", "odd.csv", "--decimal", ",", code=3)
+    assert [name in said for name in ("Eintritt", "CRP", "Krank")] == [True, False, False]
+    good = ODD.replace("oui", "1.0").replace("non", "no").replace("22.04.2024", "").replace("05.04.2023", "")
+    Path("odd.csv").write_text(good)
+    assert "nothing is blank" in typed("schema", "check", "odd.toml", "odd.csv", "--decimal", ",")
+    said = typed("schema", "check", "odd.toml", "odd.csv", code=3)
+    assert said.count("Pass --decimal ,.") == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_flag_in_other_words_is_refused_as_a_number_is(odd, ending):
+    """It was read as missing throughout, and its effects were drawn all the same."""
+    table = pd.DataFrame({"Krank": ["yes", "", "oui", "1.0"], "Tage": [1.0, 2.0, 3.0, 4.0]})
+    table.to_csv("odd.csv", index=False)
+    table.to_parquet("odd.parquet")
+    fit = ("fit", f"odd.{ending}", "--schema", "odd.toml", "--epsilon", 1, "--output", "m.sordino")
+    lines = [DECLARED.splitlines()[k] for k in (0, 4, 6)]
+    Path("odd.toml").write_text("\n".join(lines))
+    said = typed(*fit, code=3)
+    row = 4 if ending == "csv" else 3
+    assert f"row {row} has something else than yes or no in column 'Krank', declared as flags" in said
+    assert "oui" not in said
+    Path("odd.toml").write_text("\n".join([lines[0], 'markers = ["oui"]', *lines[1:]]))
+    typed(*fit)
+
+
+def test_the_refusal_of_a_key_says_what_a_target_of_numbers_takes(odd):
+    Path("odd.toml").write_text(DECLARED.replace("high = 9", 'high = 9, type = "number"'))
+    assert "for a number, low = and high =" in typed("schema", "check", "odd.toml", code=3)
+    Path("odd.toml").write_text(DECLARED.replace(", low = 0, high = 9", ""))
+    assert "give levels, or low and high" in typed("schema", "check", "odd.toml", code=3)

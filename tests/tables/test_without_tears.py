@@ -107,7 +107,7 @@ def test_a_schema_has_a_table_for_notebooks():
 def test_a_target_without_a_kind_is_asked_about():
     people = table().assign(ill=lambda t: np.where(t["age"] > 50, 1, 0)).drop(columns="pay")
     blank = Schema([Number("age", 0, 100), Category("region", ["north"]), Target("ill")])
-    assert blank.unknown[0].unknown == "category or number"
+    assert blank.unknown[0].unknown == "category or number: give levels, or low and high"
     assert Schema.from_toml(blank.to_toml()) == blank
     assert learn_schema(blank, people, 2.0, 1e-6).schema.target.levels == (0, 1)
     amounts = people.assign(ill=people["age"] * 3.7)

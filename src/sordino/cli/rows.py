@@ -12,8 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.kernel.arrays import Bools
 from sordino.tables import files
-from sordino.tables.values import days_of
+from sordino.tables.values import MISSING, flags_of
 
 if TYPE_CHECKING:
     from sordino import Schema
@@ -108,21 +109,59 @@ def table(file: files.DataFile, schema: Schema, *, target: bool, person: bool = 
     names = None if file.header else [column.name for column in schema.columns]
     gaps = [*schema.markers, ""]
     found = files.read_table(file, kinds, names=names, markers=gaps)
-    if file.kind not in ("csv", "tsv"):
-        return found
-    if file.decimal == ",":  # a column whose kind is not known yet may hold numbers with decimal commas
-        blank = [column.name for column in wanted if column.word == ""]
-        found = files.write_points(found, blank)
-    for name in (column.name for column in wanted if column.word == "date"):
-        values = found[name].to_pandas()
-        said = (values.notna() & ~values.isin(gaps)).to_numpy()
-        odd = np.flatnonzero(said & np.isnan(days_of(name, values)))
-        if len(odd):  # 31.12.2021 throughout would be a column of gaps
+    lines = file.kind in ("csv", "tsv")
+    if file.decimal == "," and lines:
+        # a column whose kind is not known yet may hold numbers with decimal commas
+        found = files.write_points(found, [column.name for column in wanted if column.word == ""])
+    for column in (column for column in wanted if column.word in ("date", "flag")):
+        odd = np.flatnonzero(misspelt(column, found[column.name].to_pandas(), gaps))
+        if len(odd):  # 31.12.2021 or oui throughout would be a column of gaps
+            what, remedy = SPELLINGS[column.word]
             raise file.refuse(
-                f"row {odd[0] + 1 + file.header} has something else than a date in column {name!r}, declared "
-                "as dates. Write dates as 2021-12-31, or declare the column otherwise."
+                f"row {odd[0] + 1 + (lines and file.header)} has something else than {what} in column "
+                f"{column.name!r}, declared as {column.word}s. {remedy}, or declare the column otherwise."
             )
     return found
+
+
+SPELLINGS = {
+    "number": ("a number", "Write numbers without units and spaces"),
+    "date": ("a date", "Write dates as 2021-12-31"),
+    "flag": ("yes or no", "Write yes or no (true, t, y, 1, on; false, f, n, 0, off), list gaps in markers"),
+}
+"""What columns of these kinds hold, and how to write it: others would be gaps without a word."""
+
+
+def misspelt(column: Any, texts: Any, gaps: Iterable[str]) -> Bools:
+    """Tell which texts are no gaps, and not what the column is declared to hold either."""
+    said = (texts.notna() & ~texts.isin([*gaps])).to_numpy()
+    odd = flags_of(texts) == MISSING if column.word == "flag" else np.isnan(column.numbers(texts, ()))
+    return np.asarray(said & odd)
+
+
+def require_fit(file: files.DataFile, schema: Schema) -> None:
+    """Refuse a file without the declared columns, or a text file with others than a fit reads, all at once.
+
+    What is said of values is what the refusal of a fit says: columns and how to spell them.
+    """
+    if file.header:
+        schema.check_names(files.read_names(file), person=True)
+    if file.kind not in ("csv", "tsv"):
+        return
+    table = files.read_whole(file, None if file.header else [column.name for column in schema.columns])
+    lines, gaps, swapped = [], [*schema.markers, ""], str.maketrans(".,", ",.")
+    for column in schema.columns:
+        kind = "number" if column.stored == files.NUMBER else column.word
+        if column.name in table.column_names and kind in SPELLINGS:
+            texts = table[column.name].to_pandas()
+            ways = [texts, texts.str.translate(swapped)] if kind == "number" else [texts, texts]
+            here, there = (not misspelt(column, ways[mark == ","], gaps).any() for mark in ".,")
+            if not (there if file.decimal == "," else here):
+                what, remedy = SPELLINGS[kind]
+                remedy = f"Pass --decimal {',' if there else '.'}" if here or there else remedy
+                lines.append(f"{column.name!r} holds something else than {what}. {remedy}.")
+    if lines:
+        raise file.refuse("\n".join(["a fit would refuse what these columns hold.", *lines]))
 
 
 def owners_in(found: Any, person: str | None) -> Any:

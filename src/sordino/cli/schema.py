@@ -104,18 +104,18 @@ def check(schema: Path, data: str | None, **how: Any) -> None:
     """Check SCHEMA for blanks and mistakes, and the names of the columns of DATA against it.
 
     Blanks end with status 3, as mistakes do: a model cannot be fitted yet.
-    No record is read: whether values fit is not told, for that would tell about them. With --epsilon it is
-    told, with noise: which share of each column is clipped or "other", and which is missing.
+    A text file in which numbers, dates or flags are not spelt as a fit reads them is refused, all columns at
+    once. Whether values fit is not told, for that would tell about records. With --epsilon it is told, with
+    noise: which share of each column is clipped or "other", and which is missing.
     """
     from sordino import Schema
-    from sordino.cli.rows import table
+    from sordino.cli.rows import require_fit, table
     from sordino.tables import value_shares
-    from sordino.tables.files import read_names
 
     found, said = Schema.read(schema), {key: value for key, value in how.items() if key != "epsilon"}
     file = None if data is None else shared.data_file(data, how)
-    if file is not None and file.header:
-        found.check_names(read_names(file), person=True)
+    if file is not None:
+        require_fit(file, found)
     _check_unit(found, how)
     shares = None
     if how["epsilon"] is not None and not found.unknown:
@@ -167,6 +167,7 @@ def _check_unit(found: Schema, how: dict[str, Any]) -> None:
             f"The schema protects persons, the budget of {how['dataset']} records, for ever. A budget of "
             "another name protects persons, and nobody adds up what both cost: "
             + shared.command_line("ledger", "create", how["ledger"], "NAME", **terms)
+            + " (`sordino init` asks whose a record is before there is a budget)"
         )
 
 

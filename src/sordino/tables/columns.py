@@ -627,7 +627,10 @@ class Ordinal(Column):
 
 @dataclass(frozen=True)
 class Flag(Column):
-    """Yes or no: true/false, yes/no, y/n, t/f, 1/0, in any case. Another value counts as missing."""
+    """Yes or no: true/false, yes/no, y/n, t/f, on/off, 1/0, in any case.
+
+    Another value of a table in memory counts as missing; a file that holds one is refused.
+    """
 
     word: ClassVar[str] = "flag"
     words: ClassVar[str] = "yes or no (true, t, y, 1; false, f, n, 0), all else missing"
@@ -803,7 +806,7 @@ class Target(Column):
     def unknown(self) -> str | None:
         """The kind, the levels or the bounds, where they are not declared."""
         if not self.kind:
-            return "category or number"
+            return "category or number: give levels, or low and high"
         rest, what = (self.low, BOUNDS) if self.is_numeric else (self.levels, "levels")
         return what if rest is None else None
 

@@ -436,7 +436,9 @@ def _column(name: str, table: Any, prices: tuple[Price, ...]) -> Column:
     known = {field.name for field in fields(kind)} - {"name"}
     for key in values:
         if key not in known:
-            raise refuse(name, f"{key!r} is not known for a {kind.word}", f"Known are {sorted(known)}.")
+            hint = f" Write {kind.hints[0]}." if kind is Target else ""
+            known_keys = f"Known are {', '.join(sorted(known - {'kind', 'learned'}))}.{hint}"
+            raise refuse(name, f"{key!r} is not known for a {kind.word}", known_keys)
     receipts = values.pop("learned", [])
     paid = tuple(p for p in prices if isinstance(receipts, list) and p.receipt and p.receipt in receipts)
     if not isinstance(receipts, list) or len(paid) < len(receipts):

@@ -129,8 +129,8 @@ def level_text(value: Any) -> str | None:
 
 
 OTHER, MISSING = -1, -2
-YES = frozenset({"true", "yes", "y", "t", "1", "on"})
-NO = frozenset({"false", "no", "n", "f", "0", "off"})
+YES = frozenset({"true", "yes", "y", "t", "1", "1.0", "on"})
+NO = frozenset({"false", "no", "n", "f", "0", "0.0", "off"})
 _NANOSECONDS = re.compile(r"([.,][0-9]{6})[0-9]+")
 
 
