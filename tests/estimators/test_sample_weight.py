@@ -8,9 +8,10 @@ from sordino import LinearRegression, LogisticRegression, SparseLinearRegression
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import SymmetricGaussian
-from sordino.problems.affine import Affine, GramShells, MappedGram
-from sordino.problems.losses import Logistic
-from sordino.problems.queries import GlmGradient
+from sordino.problems.affine import Affine, ColumnMoments, GramShells, MappedGram, MappedSum, SizeCounts
+from sordino.problems.losses import LOSSES, Logistic
+from sordino.problems.queries import GlmGradient, GradientCounts, TargetCounts, TotalWeight
+from sordino.problems.scales import ColumnUnits
 from sordino.testing import seeded_noise_not_private
 
 ESTIMATORS = [SparseLogisticRegression, SparseLinearRegression, LogisticRegression, LinearRegression]
@@ -41,11 +42,10 @@ def test_weights_beyond_the_bound_count_as_the_bound(estimator, kind):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_full_weight_is_no_weight(estimator):
-    """With noise that is so of labels. Models of numbers ask for the mean weight, which is not known."""
+    """Without noise: what all records weigh is asked for, since it is not known."""
     X, y, _ = data()
-    epsilon = {"epsilon": np.inf} if "Linear" in estimator.__name__ else {}
-    full = fitted(estimator, X, y, np.full(len(y), 7.0), weight_bound=7.0, **epsilon)
-    np.testing.assert_allclose(full, fitted(estimator, X, y, None, **epsilon))
+    full = fitted(estimator, X, y, np.full(len(y), 7.0), weight_bound=7.0, epsilon=np.inf)
+    np.testing.assert_allclose(full, fitted(estimator, X, y, None, epsilon=np.inf))
 
 
 @pytest.mark.parametrize("solver", ["ight", "sgd-ht", "svrg-ht", "scsg-ht", "frank-wolfe", "coordinate"])
@@ -115,14 +115,30 @@ def test_a_wrong_bound_is_refused(bound):
         SparseLogisticRegression(weight_bound=bound).fit(X, y, sample_weight=weights)
 
 
-@pytest.mark.parametrize("name", ["second", "long"])
-def test_no_weight_lets_a_record_add_more_than_its_square(name):
+AFFINE = Affine(np.zeros(4), np.full(4, 0.5), 0.25)
+ASKED = {
+    "second": (MappedGram(), AFFINE),
+    "long": (GramShells(), (AFFINE.resize(0.01), 100.0)),
+    "sum": (MappedSum(), AFFINE),
+    "sizes": (SizeCounts("rows", 2), AFFINE),
+    "targets": (SizeCounts("targets", 2), (0.3, 1.0)),
+    "center": (TargetCounts(), (-3.0, 3.0)),
+    "spread": (GradientCounts(LOSSES["squared"], apart=True), (np.full(5, 0.1), AFFINE, 5.0)),
+    "moments": (ColumnMoments(99.0), None),
+    "weight": (TotalWeight(), None),
+    "units": (ColumnUnits(4), None),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_no_weight_lets_a_record_add_more_than_a_record(name):
+    query, params = ASKED[name]
     X, y, weights = data()
     weights[:3] = np.nan, np.inf, -1e9
-    affine = Affine(np.zeros(4), np.full(4, 0.5), 0.25)
     for at in range(8):
         rows = LocalExecutor(X[[at]] * 40, y[[at]] + 0.0, 99.0, 0.0, weights[[at]] * 1e6).records(None)
-        query = MappedGram(weighted=True) if name == "second" else GramShells()
-        found = query.evaluate(rows, affine if name == "second" else (affine.resize(0.01), 100.0))
-        whole = found if name == "second" else np.stack([SymmetricGaussian.whole(half) for half in found])
-        assert np.linalg.norm(whole) <= 1.0 + 1e-9
+        found = query.evaluate(rows, params)
+        whole = np.stack([SymmetricGaussian.whole(half) for half in found]) if name == "long" else found
+        assert np.linalg.norm(whole) <= query.contribution(params) * (1.0 + 1e-9)
+        none = LocalExecutor(X[[at]] * 40, y[[at]] + 0.0, 99.0, 0.0, np.zeros(1)).records(None)
+        assert not np.any(query.evaluate(none, params))

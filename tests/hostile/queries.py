@@ -43,6 +43,7 @@ from sordino.problems.queries import (
     RecursiveGradient,
     RestrictedGradient,
     TargetCounts,
+    TotalWeight,
     VertexScores,
 )
 from sordino.problems.robust import (
@@ -187,6 +188,7 @@ AFFINES = [
         exact=False,
     ),
     Case("places of targets", TargetCounts(), (-2.0, 1.0), 1.3, exact=False),
+    Case("weight of all records", TotalWeight(), None, 1.3, exact=False),
     Case("two classes", ClassSums(1), None, 1.3, 0.9, signs, exact=False),
     Case("classes", ClassSums(3), None, 1.3, 0.9, labels, exact=False),
     Case("classes of any number", ClassSums(3), None, 1.3, exact=False),

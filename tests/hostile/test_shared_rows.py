@@ -28,7 +28,7 @@ from sordino.problems.affine import (
 )
 from sordino.problems.covariance import AxisSquares, Ball, GramMatrix, GramProduct, RowMoments, SquaredColumns
 from sordino.problems.losses import LOSSES
-from sordino.problems.queries import ClassSums, GradientCounts, TargetCounts
+from sordino.problems.queries import ClassSums, GradientCounts, TargetCounts, TotalWeight
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.problems.scales import (
     CellMoments,
@@ -142,6 +142,7 @@ SUMS = {
     "sizes of targets": (SizeCounts("targets"), (0.3, 2.5), 1.3),
     "sizes of gradients": (GradientCounts(SQUARED), (W, MAP, 2.5), 1.3),
     "places of targets": (TargetCounts(), (-9.0, 1.0), 1.3),
+    "weight of all records": (TotalWeight(), None, 1.3),
     "classes": (ClassSums(1), None, 1.3),
     "affine gradient": (AffineGradient(SQUARED, 0.7), (W, MAP, None, 1.0), 1.3),
     "constant gradient": (ConstantGradient(SQUARED, 0.7), (W, MAP, None, 1.0), 1.3),

@@ -29,6 +29,7 @@ from sordino.kernel.query import (
     PublicBall,
     PublicMap,
     UnitSums,
+    shares_of,
 )
 from sordino.values import refuse_unreadable
 
@@ -264,7 +265,7 @@ class SharedRecords:
         return SharedRecords(self._base.within(columns), self.parts)
 
     def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
-        found: tuple[Floats, Floats] = self._base.parted_moments(square, self.parts)
+        found: tuple[Floats, Floats] = self._base.parted_moments(square, shares_of(self))
         return found
 
     def _rows(self, ball: PublicBall, spread: float = 1.0) -> Iterator[tuple[Floats, Floats]]:

@@ -382,9 +382,12 @@ class TensorRecords(LocalRecords):
         return super().weighted_sum(near)
 
     def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
-        usable = self.tensor(self.norms).isfinite().double()
-        first = self.weighted_sum(DeviceVector(usable))[: self.features]  # type: ignore[arg-type]
-        found: Floats = self.matrix.sum_sizes(usable * self.tensor(self.scale), square).cpu().numpy()
+        own = self.tensor(self.norms).isfinite().double()
+        if self.weights is not None:
+            own = own * self.tensor(self.weights).clamp(0.0, 1.0)
+        first = self.weighted_sum(DeviceVector(own))[: self.features]  # type: ignore[arg-type]
+        factors = (own.sqrt() if square else own) * self.tensor(self.scale)
+        found: Floats = self.matrix.sum_sizes(factors, square).cpu().numpy()
         return first, found if self.chosen is None else found[self.chosen]
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:

@@ -614,6 +614,18 @@ def pull_scalars(pull: Pull, margins: Any, targets: Any, weights: Any, norms: An
     return clipped_scalars(value, norms, pull.clip)
 
 
+def shares_of(records: Any) -> Any:
+    """Return what each record counts for: its part of a person times its weight; None where all count as 1.
+
+    A weight beyond 1 counts as 1, one that is no number as 0.
+    """
+    given, parts = getattr(records, "weights", None), records.parts
+    if given is None:
+        return parts
+    own = np.clip(np.nan_to_num(np.asarray(given, dtype=np.float64)), 0.0, 1.0)
+    return own if parts is None else own * parts
+
+
 def as_weights(weights: Any) -> Any:
     """Return weights of records for the compiled passes, which take none for an empty array."""
     return np.empty(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from sordino.kernel.query import (
     Pull,
     as_weights,
     clip_residuals,
+    shares_of,
     write_residuals,
 )
 from sordino.problems.losses import Loss, compiled_form, has_odds, residual_in, sigmoid
@@ -119,7 +120,7 @@ class SizeCounts(OneCount):
             sizes = np.abs(records.targets - center) / unit
         else:
             sizes = records.through(params).sizes
-        return self.count_sizes(sizes, records.parts)
+        return self.count_sizes(sizes, shares_of(records))
 
     def count_sizes(self, sizes: Floats, parts: Floats | None = None) -> Floats:
         """Return how many sizes lie in each cell; one that is not a number lies in none."""
@@ -301,7 +302,9 @@ class MappedSum(ClippedSum):
 
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
         view = records.through(params)
-        found: Floats = view.weighted_sum(clip_scalars(np.ones(len(view.norms)), view.norms, 1.0))
+        found: Floats = view.weighted_sum(
+            _weigh(clip_scalars(np.ones(len(view.norms)), view.norms, 1.0), view)
+        )
         return found
 
 
@@ -309,13 +312,11 @@ class MappedSum(ClippedSum):
 class MappedGram(ClippedSum):
     r"""``sum_i z_i z_i^T`` for the mapped rows ``z_i`` of the map ``params``, their constant entry last.
 
-    With ``weighted``, a row counts by its weight, which is clipped to 1.
+    A row counts by its weight, which is clipped to 1.
 
     **Privacy.** ``||z z^T||_F = ||z||^2 <= 1``: a row is clipped by its map, its square once more. Replacing
     a row moves the sum by ``sqrt(||z||^4 + ||y||^4 - 2 (z . y)^2) <= sqrt 2``.
     """
-
-    weighted: bool = field(default=False, kw_only=True)
 
     def contribution(self, params: Any) -> float:
         return 1.0
@@ -330,7 +331,7 @@ class MappedGram(ClippedSum):
         view = records.through(params)
         with np.errstate(over="ignore", invalid="ignore"):
             factors = factors_of(view.norms * view.norms, 1.0)
-            return with_constant(view, params, _weigh(factors, view) if self.weighted else factors)
+            return with_constant(view, params, _weigh(factors, view))
 
 
 def _weigh(factors: Floats, view: MappedRows) -> Floats:

@@ -63,7 +63,8 @@ class Problem(Setting):
         the intercept; solvers whose proof needs a curvature along all coordinates do not.
     penalty : one more function of the coefficients outside the clip; for the dense solvers.
     weight_bound : the largest declared weight of a record's loss.
-    weighted, weight : whether records have weights, and their mean, once it is released.
+    weighted, weight : whether records have weights, and their mean, once it is released: ``population`` is
+        then how much they all weigh.
     moment_order, moment_bound : of data without bounds, v and u: gradients have ``E|g|^(1+v) <= u``;
         a bound of None is learned.
     sparse : whether rows are stored by their non-zeros.
@@ -98,6 +99,11 @@ class Problem(Setting):
     table: bool = False
     lines: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
+
+    @property
+    def planned_for(self) -> int:
+        """How many records questions were planned for, whatever these weigh."""
+        return round(self.population / self.weight)
 
     @property
     def columns(self) -> int:
@@ -148,11 +154,11 @@ class Problem(Setting):
 
     @property
     def penalty_curvature(self) -> float:
-        """The largest second derivative of the penalties."""
-        return sum(p.curvature for p in self.penalties)
+        """The largest second derivative of the penalties, for a mean over what records weigh."""
+        return sum(p.curvature for p in self.penalties) / self.weight
 
     def penalty_gradient(self, w: Floats) -> Floats:
         """Return the gradient of the penalties: free, ``w`` is released. The intercept has none."""
-        out = sum((p.gradient(w) for p in self.penalties), np.zeros_like(w))
+        out = sum((p.gradient(w) for p in self.penalties), np.zeros_like(w)) / self.weight
         out[..., [*self.free, *range(w.shape[-1] - self.n_intercepts, w.shape[-1])]] = 0.0
         return out

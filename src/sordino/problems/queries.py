@@ -20,6 +20,7 @@ from sordino.kernel.query import (
     Pull,
     RecordSums,
     UnitSums,
+    shares_of,
     summation_error,
 )
 from sordino.problems.losses import Loss, Penalty, compiled_form, residual_in
@@ -246,13 +247,15 @@ class GradientCounts(OneCount):
     """How many records have the size of their gradient in each cell of a grid, by the sign of the residual.
 
     ``params = (w, affine, unit)``: gradients of the mapped rows are measured in ``unit``, and those beyond it
-    are counted in the last cell. An octave has ``cells`` cells.
+    are counted in the last cell. An octave has ``cells`` cells. The weight of a record makes its gradient
+    smaller, or with ``apart`` its count.
 
     **Privacy.** A record adds one to one count: 1 in L2, and sqrt 2 when it is replaced.
     """
 
     loss: Loss
     cells: int = 4
+    apart: bool = False
 
     @property
     def sizes(self) -> Floats:
@@ -264,8 +267,32 @@ class GradientCounts(OneCount):
         w, affine, unit = params
         view = records.through(affine)
         with np.errstate(all="ignore"):  # what is not a number is counted nowhere
-            residual = weigh(residual_in(self.loss, view.margins(w), view.targets, unit), view.weights)
-            return count_by_octave(residual * view.norms, self.cells, (-_OCTAVES, 0), records.parts)
+            residual = residual_in(self.loss, view.margins(w), view.targets, unit)
+            residual = residual if self.apart else weigh(residual, view.weights)
+            own = shares_of(records) if self.apart else records.parts
+            return count_by_octave(residual * view.norms, self.cells, (-_OCTAVES, 0), own)
+
+
+# -------------------------- How much all records weigh
+
+
+@dataclass(frozen=True)
+class TotalWeight(OneCount):
+    """The sum of the weights of all records.
+
+    **Privacy.** A record adds a number between 0 and 1, and a replaced one moves the sum by at most 1. All
+    norms of one number are alike.
+    """
+
+    norm: Norm = Norm.L2
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1 under both relations."""
+        return 1.0
+
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
+        shares, there = shares_of(records), np.isfinite(np.asarray(records.norms, dtype=float))
+        return np.array([there.sum() if shares is None else there @ shares], dtype=float)
 
 
 # -------------------------- Where targets lie: counts in equal cells, asked again in ever smaller intervals
@@ -284,7 +311,8 @@ class TargetCounts(OneCount):
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         low, high = params
-        out, own = np.zeros(CELLS), np.ones(1) if records.parts is None else records.parts
+        out, shares = np.zeros(CELLS), shares_of(records)
+        own = np.ones(1) if shares is None else shares
         _count_cells(np.asarray(records.targets, dtype=float), own, float(low), float(high), out)
         return out
 
@@ -367,11 +395,8 @@ class ClassSums(ClippedSum):
         y = np.asarray(records.targets, dtype=float)
         label = np.where(y == -1.0, 0.0, y) if self.outputs == 1 else y
         known = np.isin(label, np.arange(self.classes))
-        weights = records.parts
-        if records.weights is not None:
-            own = np.clip(np.nan_to_num(np.asarray(records.weights, dtype=float)), 0.0, 1.0)
-            weights = own if weights is None else own * weights
-        own = None if weights is None else weights[known]
+        shares = shares_of(records)
+        own = None if shares is None else shares[known]
         counts = np.bincount(label[known].astype(int), own, minlength=self.classes).astype(float)
         return counts - counts.sum() / self.classes
 

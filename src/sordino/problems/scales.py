@@ -25,6 +25,7 @@ from sordino.kernel.query import (
     PartedRows,
     StoredRows,
     ValueColumns,
+    shares_of,
     summation_error,
 )
 from sordino.problems.affine import Affine
@@ -101,8 +102,9 @@ def _add_entries(indptr: Any, indices: Any, data: Floats, parts: Floats, out: Fl
 
 
 def _own(records: PartedRows) -> Floats:
-    """Return what each row counts for: its part of a person, 1 as a record, 0 if it is not finite."""
-    return np.where(present(records), 1.0 if records.parts is None else records.parts, 0.0)
+    """Return what each row counts for: its share, 1 as a record without a weight, 0 if it is not finite."""
+    shares = shares_of(records)
+    return np.where(present(records), 1.0 if shares is None else shares, 0.0)
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ class ColumnUnits(ColumnScales):
             return super().evaluate(records, params)
         center = np.zeros(self.columns) if params is None else params
         maps = [Affine(center[[j]], np.ones(1), 0.0, np.array([j])) for j in range(self.columns)]
-        return np.concatenate([counts_of(np.asarray(records.through(one).sizes)[:, None]) for one in maps])
+        sizes = [np.asarray(records.through(one).sizes)[:, None] for one in maps]
+        return np.concatenate([counts_of(one, shares_of(records)) for one in sizes])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, MappedSum, SizeCounts
 from sordino.problems.losses import Huber, QuantileLoss, has_labels, has_length, has_odds, has_shares, sigmoid
 from sordino.problems.problem import Problem
-from sordino.problems.queries import ClassSums, TargetCounts, sure
+from sordino.problems.queries import ClassSums, TargetCounts, TotalWeight, sure
 from sordino.problems.scales import BINS, LOWEST, ColumnUnits
 from sordino.solvers.base import STEPS, Capabilities, NoisyCoefficients, Options, Solver, noise_std
 from sordino.solvers.correction import (
@@ -255,7 +255,7 @@ class Around:
         """Return what a run has released at its end, and a factor of the covariance of its noise."""
         even = 1.0 / max(problem.outputs, 2)
         bend = even * (1.0 - even) if has_odds(problem.loss) else problem.curvature
-        return cls(affine, moments, bend, problem.ridge, factor, problem.free)
+        return cls(affine, moments, problem.weight * bend, problem.ridge, factor, problem.free)
 
     def minimum(
         self, coef: Floats, intercept: Floats | float, ridge: float, count: int | None
@@ -393,6 +393,8 @@ def spread(values: Floats, columns: Ints | None, size: int) -> Floats:
 # Shares of the budget (of rho); what is left goes to the gradients on all columns. Labels have no correction
 # behind their clips: few long rows must be seen, where records times epsilon are more than the last number.
 SIZES, SIZES_AGAIN, SIZES_OF_LABELS, SEEN_LONG = 0.02, 0.01, 0.05, 300.0
+# How much all records weigh is asked with this share, or with half beside a single question.
+WEIGHT = 0.02
 # Margin noise that the last iterate may carry: dense models of two and of more classes, of numbers and of
 # labels in a metric, models still to be thresholded.
 DENSE, MANY, NUMBERS, METRIC, SELECTING = 1.2, 1.6, 0.5, 0.7, 0.3
@@ -521,8 +523,7 @@ class Auto:
             "sizes": (SizeCounts("rows", cells), 1, rows),
         }
         if self._metric(problem):
-            weighted = problem.weighted and problem.loss.targets == "numbers"
-            queries["second"] = (MappedGram(weighted=weighted), 1, SECOND)
+            queries["second"] = (MappedGram(), 1, SECOND)
         if problem.loss.targets in ("numbers", "counts"):
             targets = max(SIZES, SIZES_OF_FEW * min(few, 1.0) ** 2)  # counts as exact as those of few
             queries["targets"] = (SizeCounts("targets", cells), 1, targets)
@@ -546,6 +547,11 @@ class Auto:
 
     def _make_plan(self, problem: Problem, queries: dict[str, tuple[Any, int, float]]) -> Plan:
         releases = {}
+        if problem.weighted:
+            alone = len(queries) == 1
+            own = 0.5 if alone else WEIGHT
+            queries = {name: (asked, n, (1.0 - own) * share) for name, (asked, n, share) in queries.items()}
+            queries["weight"] = (TotalWeight(Norm.L1 if alone and problem.once else Norm.L2), 1, own)
         for name, (query, times, share) in queries.items():
             noise: Any = SymmetricGaussian if isinstance(query, MappedGram) else problem.gaussian
             noise = Laplace if query.norm is Norm.L1 else noise
@@ -561,6 +567,12 @@ class Auto:
         opened = opened_gradient(problem, self.clip, coefficients, math.hypot(1.0, INTERCEPT))
         clip = opened if self.opens else self.clip
         return AffineGradient(problem.loss, clip, room and has_odds(problem.loss), room)
+
+    def _narrower(self, problem: Problem, query: AffineGradient) -> float:
+        """Return by how much less than planned amounts are clipped, by how much all records weigh."""
+        if not (self.opens and has_shares(problem.loss)):
+            return 1.0
+        return self._gradient(problem, problem.features).clip / query.clip
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
@@ -592,7 +604,9 @@ class Auto:
             legs.append(Leg.of(descent, view.affine, view.mask, 0))
             for w in descent.path(start, stage.steps):
                 yield w
-        query = curator.plan.releases[next(reversed(self.stages), "gradient")].query
+        name = next(reversed(self.stages), "gradient")
+        query: Any = curator.plan.releases[name].query
+        query = replace(query, clip=query.clip * self._narrower(problem, query))
         model = Descended(w, view.affine, targets, tuple(legs), query, view.moments)
         yield self._finish(curator, problem, model, quantile)
 
@@ -604,7 +618,7 @@ class Auto:
         left = replace(problem, features=affine.scale.size)
         found = lengthen(curator, left, model)
         whole = Whole(curator, left, affine, model.targets)
-        if self._bends(problem) and model.moments is not None:
+        if "bends" in curator.plan.releases and quantile is None and model.moments is not None:
             last = huber_steps(whole, found.w, model.moments)
         else:
             last = correct(curator, left, model, found)
@@ -688,12 +702,13 @@ class Auto:
         n, steps = problem.population, curator.plan.releases[name].times
         query: Any = curator.plan.releases[name].query
         coordinates = start.size if mask is None else int(mask.sum())
-        noise = Noise(noise_std(curator, name) / n, coordinates)
+        narrow = self._narrower(problem, query)
+        noise = Noise(narrow * noise_std(curator, name) / n, coordinates)
         metric = None
         if view.moments is not None:
             penalty = penalty_bend(problem, view.affine)
             metric = view.moments.metric(mask, problem.bend, penalty)
-        budget = self._margin_noise(name, problem)
+        budget = self._margin_noise(name, problem, metric is not None)
         step = self.step or noise_limited_step(budget, steps, noise, momentum_in(metric))
         if metric is not None and problem.outputs > 1 and problem.intercept:
             shares = softmax(view.affine.intercept * start[:, -1])
@@ -704,19 +719,20 @@ class Auto:
             metric = metric.quicken(float(sigmoid(view.affine.intercept * start[-1])), view.affine.intercept)
 
         def gradient(w: Floats) -> Floats:
-            return curator.release(name, (w, *view.params)) / n
+            asked = w, view.affine, mask, narrow * view.target_unit
+            return narrow * curator.release(name, asked) / n
 
         full = gradient if mask is None else spread_over_mask(gradient, mask)
         return NoisyDescent(full, step, noise, penalty_through(view, problem), metric)
 
-    def _margin_noise(self, name: str, problem: Problem) -> float:
+    def _margin_noise(self, name: str, problem: Problem, metric: bool) -> float:
         if name in self.stages:
             return self.stages[name].margin_noise
         if self.stages:
             return SELECTING
         if problem.loss.targets == "numbers":
             return NUMBERS
-        if self._metric(problem):
+        if metric:
             return METRIC
         return DENSE if problem.outputs == 1 else MANY
 
@@ -742,7 +758,8 @@ class Auto:
             return math.inf
         release = curator.plan.releases[name]
         count = self.stages[name].count if name in self.stages else problem.features * problem.outputs
-        return noise_std(curator, name) / problem.population * math.sqrt(count / release.times)
+        narrow = self._narrower(problem, release.query)  # type: ignore[arg-type]
+        return narrow * noise_std(curator, name) / problem.population * math.sqrt(count / release.times)
 
     def _last_count(self, problem: Problem) -> int:
         """Return how many coefficients are left in the end."""

@@ -132,7 +132,7 @@ def correction_queries(
     query = AffineGradient(problem.loss, 1.0)
     if is_few(problem):
         one = ConstantGradient(problem.loss, 1.0) if problem.once else query
-        return {"offset": (one, 1 + problem.weighted, 1.0)}
+        return {"offset": (one, 1, 1.0)}
     amounts = has_shares(problem.loss)
     if metric and asks_gradient(problem, coefficients) and not amounts:
         asked["tails"] = (GradientCounts(problem.loss), 1, COUNTS)
@@ -149,7 +149,7 @@ def correction_queries(
         asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, COUNTS_SCORE)
         asked["bent"] = (MappedCurvature(problem.loss), PLAIN_ASKS if plain else BENT_ASKS, BENT)
     if problem.intercept:
-        asked["offset"] = (query, OFFSET_ASKS + problem.weighted, offset_share(problem))
+        asked["offset"] = (query, OFFSET_ASKS, offset_share(problem))
     return asked
 
 
@@ -351,7 +351,7 @@ class Whole:
         unit = width * (1.0 + 2.0**-20) / self.curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
         point = self.point(w, affine, FLAT / self.longest, unit)
         last = np.arange(w.size) == w.size - 1
-        own = unit / self.targets.size / (self.problem.population * self.problem.weight)
+        own = unit / self.targets.size / self.problem.population
         answers = [self.curator.release(name, (point, affine, last, unit)) for _ in range(times)]
         return float(np.mean(answers)) * own, noise_std(self.curator, name) * own / math.sqrt(times)
 
@@ -568,20 +568,18 @@ def locate(curator: Curator, problem: Problem) -> TargetUnit:
 
 
 def with_weight(curator: Curator, problem: Problem) -> Problem:
-    """Return the problem with the mean weight of the records, where they have weights.
+    """Return the problem of as many records as all of these weigh, where they have weights.
 
-    **Privacy.** The release ``"offset"``, so far beyond all targets that each record adds its weight.
+    A record of weight w is so much of a record in every sum and count, and so are means over all.
+
+    **Privacy.** Post-processing of the release ``"weight"``.
     """
-    if not (problem.weighted and "offset" in curator.plan.releases):
+    if "weight" not in curator.plan.releases:
         return problem
-    clip: float = curator.plan.releases["offset"].query.clip  # type: ignore[attr-defined]
-    prediction, most = _BEYOND * max(problem.target_bound, 1.0), clip * (1.0 - 2.0**-20)
-    unit = (1.0 if has_shares(problem.loss) else min(prediction, problem.loss.lipschitz)) / most
-    margin = math.log(prediction) if problem.loss.targets == "counts" else prediction / unit
-    answer = curator.release("offset", (np.array([0.0, margin]), _FLAT, _CONSTANT, unit))[0]
-    n = most * problem.population
-    mean = expected_mean(float(answer) / n, noise_std(curator, "offset") / n, 1.0, counts=True)
-    return replace(problem, weight=mean)
+    n = problem.population
+    mean, noise = float(curator.release("weight")[0]) / n, noise_std(curator, "weight") / n
+    left = max(round(n * expected_mean(mean, noise, 1.0, counts=True)), 1)
+    return replace(problem, population=left, weight=left / n)
 
 
 def sum_up(curator: Curator, problem: Problem, affine: Affine, moments: Moments) -> Corrected | None:
@@ -646,7 +644,7 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> tup
     unit = max(problem.target_bound, predicted) / clip * (1.0 + 2.0**-20)
     params = (np.zeros(2), _FLAT, _CONSTANT, unit)
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
-    own = unit / (problem.population * problem.weight)
+    own = unit / problem.population
     mean, noise = predicted - float(np.mean(answers)) * own, noise_std(curator, name) * own / math.sqrt(asks)
     return min(max(mean, -problem.target_bound), problem.target_bound), noise
 

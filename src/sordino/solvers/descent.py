@@ -497,8 +497,7 @@ def second_moments(
     seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
     seen = max(seen * min(1.0, SEEN_BY / problem.epsilon), SEEN_PLAIN)
     noise, n = noise_std(curator, "second"), problem.population
-    constant = affine.intercept * math.sqrt(problem.weight)  # so that its square is weighted
-    moments = Moments.of(curator.release("second", affine), noise, seen, n, constant)
+    moments = Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
     return replace(moments, stretch=stretch, rare=rare)
 
 

@@ -385,7 +385,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
         moved = found.point[1] if asked.two else asked.rest + found.point[0] * (offset - asked.rest)
         w[..., -1] = moved / model.affine.intercept
     widened = problem.loss.targets == "numbers" and asked.own.narrow != 1.0  # than in the descent
-    bend = found.curvature[1, 1] / problem.weight if asked.two and not widened else mean_bend(problem)
+    bend = found.curvature[1, 1] if asked.two and not widened else mean_bend(problem)
     noise = math.hypot(found.noise, doubt * (1.0 - doubt) / prior[0, 0], math.sqrt(more))  # a doubt is left
     return Lengthened(w, float(found.point[0]), noise, min(max(float(bend), 0.0), 1.0))
 
@@ -551,7 +551,8 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
     if math.isinf(problem.epsilon):  # the plain model is the one that fits its own records
         travel = 0.0
     gradient = model.gradient
-    whole, told = (opened_length(problem, 1.0, model.coordinates, part) for part in (1.0, model.telling))
+    told, planned = opened_length(problem, 1.0, model.coordinates, model.telling), problem.planned_for
+    whole = opened_length(replace(problem, population=planned), 1.0, model.coordinates)
     return OwnPart(model.affine, travel, model.home, model.offset, gradient.clip, gradient.fair, told / whole)
 
 

@@ -86,7 +86,7 @@ def rank_queries(problem: Problem) -> dict[str, tuple[Any, int, float]]:
     cells = grid_cells(replace(problem, population=max(problem.population // 10, 1)))
     clip = loss.lipschitz * _LONGEST
     slopes = SLOPES if bends(problem) else round(SLOPES * oftener)
-    asked["spread"] = (GradientCounts(LOSSES["squared"], cells), SPREADS, SPREAD)
+    asked["spread"] = (GradientCounts(LOSSES["squared"], cells, apart=True), SPREADS, SPREAD)
     return asked | {"ranks": (AffineGradient(loss, clip, whole=True), slopes + OFFSETS, RANKS)}
 
 
