@@ -135,69 +135,44 @@ class BalancedAccuracy:
         return right / total, *share_errors(right, total, noise, confidence)
 
 
-@dataclass(frozen=True)
-class Smooth:
-    """A smooth function of the means of columns in [-1, 1]; their products tell how far a sample may be off.
+_ASKED = 0.5  # how loud the square of a loss is beside it
 
-    ``function`` returns the score and its gradient g, or none: its variance is ``g' Cov g / n + |g|^2
-    noise^2``.
+
+@dataclass(frozen=True)
+class MeanLoss:
+    """The mean of a loss in [0, ``top``], asked from -1 to 1, or with a negative sign of ``top`` less it.
+
+    The mean of its square, asked too, tells how far a sample may be off.
     """
 
-    size: int
-    columns: Callable[[Judged], Floats]
-    function: Callable[[Floats, float], tuple[float, Floats | None]]
-    limits: tuple[float, float]
-    weight: float = 0.5
+    column: Callable[[Judged], Floats]
+    top: float
+    sign: float = 1.0
+    centre: ClassVar[tuple[float, float]] = (0.0, _ASKED / 2.0)
+    radius: ClassVar[float] = math.hypot(1.0, _ASKED / 2.0)
 
     @property
-    def pairs(self) -> tuple[Ints, Ints]:
-        """The columns of each product."""
-        return np.triu_indices(self.size)
-
-    @property
-    def centre(self) -> tuple[float, ...]:
-        """0 for columns, half the weight for squares, which are in [0, 1]."""
-        left, right = self.pairs
-        return (*(0.0,) * self.size, *(np.where(left == right, self.weight / 2, 0.0).tolist()))
-
-    @property
-    def radius(self) -> float:
-        """The norm of all of them at their largest."""
-        left, right = self.pairs
-        squares = np.where(left == right, 0.25, 1.0).sum() * self.weight**2
-        return math.sqrt(self.size + float(squares))
+    def limits(self) -> tuple[float, float]:
+        """What the score lies between."""
+        return 0.0, self.top
 
     def rows(self, judged: Judged) -> Floats:
-        """Return the columns and their weighted products."""
-        values = np.clip(np.nan_to_num(self.columns(judged), nan=1.0), -1.0, 1.0)
-        left, right = self.pairs
-        return np.hstack([values, self.weight * values[:, left] * values[:, right]])
+        """Return the loss, from -1 to 1, and its weighted square."""
+        values = np.clip(np.nan_to_num(self.column(judged), nan=1.0), -1.0, 1.0)
+        return np.column_stack([values, _ASKED * values**2])
 
     def estimate(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
-        """Return the score by the delta method."""
-        means = np.clip(found.value[: self.size], -1.0, 1.0)
-        value, gradient = self.function(means, found.noise)
-        low, high = self.limits
-        if gradient is None:
-            return min(max(value, low), high), low, high
-        spread = self._spread(found, means, gradient)
-        error = math.sqrt(spread / n + float(gradient @ gradient) * found.noise**2)
+        """Return the mean, in the units of the loss."""
+        mean, unit = min(max(float(found.value[0]), -1.0), 1.0), self.top / 2.0
+        # No law in [-1, 1] has a variance above 1 - mean^2 (Bhatia and Davis).
+        spread = (float(found.value[1]) + 2.0 * found.noise) / _ASKED - mean**2
+        error = math.sqrt(min(max(spread, 0.0), 1.0 - mean**2) / n + found.noise**2)
         # Losses that no record happens to show may have a share of 3 in n (at 95 %).
-        unseen = float(np.abs(gradient) @ (1.0 + np.abs(means))) * -math.log1p(-confidence) / n
-        half = math.hypot(half_width(error, n, confidence), unseen)
-        return min(max(value, low), high), max(value - half, low), min(value + half, high)
-
-    def _spread(self, found: NoisyMeans, means: Floats, gradient: Floats) -> float:
-        """Return an upper estimate of the variance of what one record adds to the score."""
-        left, right = self.pairs
-        second = np.zeros((self.size, self.size))
-        second[left, right] = second[right, left] = found.value[self.size :] / self.weight
-        spread = float(gradient @ (second - np.outer(means, means)) @ gradient)
-        products = np.where(left == right, 1.0, 2.0) * gradient[left] * gradient[right]
-        spread += 2.0 * found.noise / self.weight * math.sqrt(float(products @ products))
-        # No law in [-1, 1] has a variance above 1 - mean^2 (Bhatia and Davis); deviations add up at most.
-        largest = float(np.abs(gradient) @ np.sqrt(1.0 - means**2)) ** 2
-        return min(max(spread, 0.0), largest)
+        unseen = (1.0 + abs(mean)) * -math.log1p(-confidence) / n
+        value, half = self.sign * mean + 1.0, math.hypot(half_width(error, n, confidence), unseen)
+        told = (min(max(end, 0.0), 2.0) for end in (value, value - half, value + half))
+        score, low, high = (unit * end for end in told)
+        return score, low, high
 
 
 def _right(judged: Judged) -> Bools:
@@ -774,10 +749,7 @@ class MetricRow:
             return self.private(limits)
         sign, top = (-1.0, 1.0) if self.gain else (1.0, self.bound_of(limits))
 
-        def mean(m: Floats, _: float) -> tuple[float, Floats | None]:
-            return top * (sign * float(m[0]) + 1.0) / 2.0, np.array([sign * top / 2.0])
-
-        return Smooth(1, lambda judged: self.column(judged, limits)[:, None], mean, (0.0, top))
+        return MeanLoss(lambda judged: self.column(judged, limits), top, sign)
 
     def with_constant(self, limits: ScoreLimits) -> Any:
         """Return what is asked: the score, what the best constant scores, and targets out of bounds."""
