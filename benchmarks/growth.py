@@ -2,7 +2,7 @@
 
 Command: python -m benchmarks.growth [--save benchmarks/results/growth.json]
          python -m benchmarks.growth --widths     (auto at 20 numbers of columns, and where more cost less)
-         python -m benchmarks.growth --screens    (the plan of wide data on narrower ones: accuracy and CPU)
+         python -m benchmarks.growth --screens    (one gradient on all columns for several: accuracy and CPU)
 Each line doubles one of n, d, entries a row (nnz), kept coefficients (k) or parties, the others fixed, and
 prints the exponent p of CPU ~ size^p over the doublings (least of three fits each). Sparse rows, seed 0.
 """
@@ -31,7 +31,6 @@ from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task, run
 from sordino.solvers import auto
-from sordino.solvers.auto import SCREEN_FROM
 from sordino.solvers.sparse import Ight
 from sordino.testing import seeded_noise_not_private
 
@@ -127,21 +126,29 @@ def widths(sizes: tuple[int, ...] = WIDTHS, n: int = 20_000, fits: int = 5) -> d
 
 
 def screens(fits: int = 12, n: int = 20_000, tests: int = 4_000) -> None:
-    """Print what the plan of very many columns gains and costs on fewer: paired fits on Zipf columns.
+    """Print what one gradient on all columns gains and costs beside several: paired fits on Zipf columns.
 
     Noise is seeded, the same for both plans, so that what differs is not a matter of luck alone.
     """
-    for records, d in ((n, 60_000), (5 * n, 60_000), (n, 110_000), (5 * n, 110_000)):
-        made: dict[int, list[tuple[float, float]]] = {SCREEN_FROM: [], 4: []}
+    one = {"SCREEN_FROM": 4, "OTHERS": 10**6}  # from fewer columns on, and at once
+    for records, d in (
+        (n, 60_000),
+        (5 * n, 60_000),
+        (n, 110_000),
+        (5 * n, 110_000),
+        (n, 300_000),
+        (n, 600_000),
+    ):
+        made: tuple[list[tuple[float, float]], ...] = ([], [])
         for seed in range(fits):
             data = make_sparse_classification(records + tests, d, 50, random_state=seed)
             x, y = sparse.csr_matrix(data.data, dtype=float), data.target
-            for limit, found in made.items():
+            for plan, found in zip(({"OTHERS": auto.OTHERS}, one), made, strict=True):
                 model = SparseLogisticRegression(1.0, 1e-6, n_nonzero_coefs=BASE["k"], data_norm=1.0)
-                with seeded_noise_not_private(seed), mock.patch.object(auto, "SCREEN_FROM", limit):
+                with seeded_noise_not_private(seed), mock.patch.multiple(auto, **plan):
                     spent = cpu(lambda m=model, a=x[:records], b=y[:records]: m.fit(a, b), 1)
                 found.append((model.score(x[records:], y[records:]), spent))
-        usual, screened = (np.array(found) for found in made.values())
+        usual, screened = map(np.array, made)
         gain, (before, now) = screened[:, 0] - usual[:, 0], np.median([usual[:, 1], screened[:, 1]], axis=1)
         print(
             f"{records:>7,} x {d:,}: accuracy {usual[:, 0].mean():.4f}, with one gradient {gain.mean():+.4f} "

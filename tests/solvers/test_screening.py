@@ -1,5 +1,7 @@
 """The first cut among very many columns: the lazy one has the law of the dense one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -14,10 +16,10 @@ from sordino.kernel import Curator, LazyVector, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options, make_solver
-from sordino.solvers.auto import SCREEN_FROM, screen
+from sordino.solvers.auto import OTHERS, SCREEN_FROM, screen
 from sordino.solvers.descent import TargetUnit
 
-N, D, TOUCHED, RUNS = 60, 300, 50, 700
+N, D, TOUCHED, RUNS = 60, 1200, 50, 700
 PROBLEM = Problem(LOSSES["logistic"], N, D, Relation.ADD_REMOVE, 1.0, 1e-5, intercept=0.25)
 
 
@@ -120,6 +122,21 @@ def test_the_cut_is_planned_by_public_numbers():
     assert not make_solver("auto", PROBLEM, Options(n_nonzero_coefs=1, max_iter=7)).screens
     assert not make_solver("auto", PROBLEM, Options(n_nonzero_coefs=D // (24 * SCREEN_FROM) + 1)).screens
     assert solver().plan(PROBLEM).releases["gradient"].times == 1
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, np.inf])
+def test_more_columns_are_asked_no_more_questions_on_all_of_them(epsilon):
+    border, asked = 24 * SCREEN_FROM * 5, []
+    for columns in (border - 1, *np.geomspace(border, 100 * border, 40).astype(int).tolist()):
+        problem = replace(PROBLEM, population=20_000, features=columns, epsilon=epsilon)
+        chosen = make_solver("auto", problem, Options(n_nonzero_coefs=5))
+        asked.append((chosen.steps, columns, chosen.screens))
+    steps, columns, screens = map(np.array, zip(*asked, strict=True))
+    assert (np.diff(steps) <= 0).all()
+    assert steps[-1] == 1
+    assert ((steps == 1) == screens).all()
+    assert (((steps + OTHERS) * columns)[1:][~screens[1:]] <= (steps[1] + OTHERS + 1) * border).all()
+    assert len(np.unique(steps)) > 5  # fewer and fewer, not all or one
 
 
 def test_the_one_gradient_is_asked_once():

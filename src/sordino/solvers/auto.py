@@ -331,8 +331,9 @@ def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
 
 # Releases whose untouched coordinates are not drawn.
 LAZY = ("moments", "sizes", "gradient")
-# From so many columns for each that is kept, one gradient makes the first cut.
-SCREEN_FROM = 10
+# From so many columns for each that the first cut keeps, fewer gradients make it, down to one: together with
+# so many other questions on all columns, each as dear as a gradient, they cost what they do there.
+SCREEN_FROM, OTHERS = 10, 3
 # The noise of a coordinate after the first step, and the length of the first model: rows have length one.
 NOISE, LENGTH = 0.3, 5.0
 
@@ -485,13 +486,14 @@ class Auto:
         stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
         counts = [stage.count for stage in stages.values()] if options.max_iter is None else []
         # By public numbers of columns; one gradient on all of them leaves more steps to those that are left.
-        screens = problem.outputs == 1 and len(counts) > 1 and problem.features >= SCREEN_FROM * counts[0]
-        if screens:
+        cuts = problem.outputs == 1 and len(counts) > 1
+        wide = problem.features / (SCREEN_FROM * counts[0]) if cuts else 0.0
+        plain = math.isinf(problem.epsilon) and has_metric(problem) and wide < 1.0
+        usual = STEPS_PLAIN if plain else _steps(problem, bool(stages))
+        steps = max(1, int((usual + OTHERS) / wide) - OTHERS) if wide >= 1.0 else options.max_iter or usual
+        if screens := wide >= 1.0 and steps == 1:
             first = next(iter(stages))
             stages[first] = replace(stages[first], steps=2 * stages[first].steps, share=AFTER_SCREEN)
-        plain = math.isinf(problem.epsilon) and has_metric(problem) and not screens
-        usual = STEPS_PLAIN if plain else _steps(problem, bool(stages))
-        steps = 1 if screens else options.max_iter or usual
         clip = options.clip_norm or (UNCLIPPED if plain else CLIP)
         opens = options.clip_norm is None and not plain
         return cls(steps, stages, clip, options.step_size, screens, opens)
