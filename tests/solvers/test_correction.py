@@ -124,6 +124,16 @@ def test_slopes_of_counts_become_those_of_the_plain_model(name, epsilon, near):
     assert share_of_plain(X, y.astype(float), epsilon) == pytest.approx(1.0, abs=near)
 
 
+def test_slopes_of_counts_arrive_where_long_rows_go_another_way():
+    g = np.random.default_rng(3)
+    X, long = g.normal(size=(60_000, 3)), g.random(60_000) < 0.05
+    X[long] *= 6.0
+    y = np.minimum(g.poisson(np.exp(np.minimum(np.where(long, -0.2, 0.8) * X[:, 0], 4.6))), 100).astype(float)
+    model = LinearRegression(80.0, 1e-6, loss="poisson", data_norm=40.0, target_bound=100.0).fit(X, y)
+    plain = PoissonRegressor(alpha=0, max_iter=1000).fit(X, y)
+    assert model.coef_[0] == pytest.approx(plain.coef_[0], abs=0.015)  # 0.08 away after six steps
+
+
 @pytest.mark.filterwarnings("ignore:.*the model is the mean:sordino.errors.FitWarning")
 @pytest.mark.parametrize("n", [60, 99, 101, 150])
 def test_few_records_are_predicted_by_their_mean(n):

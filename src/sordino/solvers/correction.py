@@ -49,8 +49,12 @@ from sordino.solvers.newton import CONSTANT, Believed, Bowl, newton_steps
 # with as little room as it needs and with much.
 COUNTS, LONG, SCORE, MOST_SCORE = 0.015, 0.06, 0.15, 0.45
 COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 3, 3
-# Counts: the shares of the whole gradient and of the curvature; Newton steps, and without noise.
+# Counts: the shares of the whole gradient and of the curvature; how often both are asked, and without noise.
 COUNTS_SCORE, BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.30, 0.08, 4, 6, 40
+# A Newton step on counts is shortened, and few of them do not arrive where some rows are long: steps grow
+# with the fourth root of records times epsilon, over so many times those that the first ones need, to so
+# many times as many, and curvatures with the eighth (5 % of rows six times as long, d = 3 and 20).
+_ARRIVE, _MOST_STEPS = 4.0, 4.0
 # The share of the mean residual: the least; more of it where records times epsilon are near the last number,
 # below which there is nothing but the mean, where they are many, and where columns are few.
 _OFFSET, _FEW_OFFSET, _FEW = 0.03, 0.20, 100.0
@@ -144,13 +148,22 @@ def correction_queries(
         asked["whole"] = (GradientShells(problem.loss), SCORE_ASKS, share)
     few = coefficients <= COLUMNS and not amounts
     if problem.loss.targets == "counts" and few and asks_gradient(problem, coefficients):
-        plain = math.isinf(problem.epsilon)
+        steps, curvatures = _newton_asks(problem, coefficients)
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
-        asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, COUNTS_SCORE)
-        asked["bent"] = (MappedCurvature(problem.loss), PLAIN_ASKS if plain else BENT_ASKS, BENT)
+        asked["whole"] = (query, steps, COUNTS_SCORE)
+        asked["bent"] = (MappedCurvature(problem.loss), curvatures, BENT)
     if problem.intercept:
         asked["offset"] = (query, OFFSET_ASKS, offset_share(problem))
     return asked
+
+
+def _newton_asks(problem: Problem, coefficients: int) -> tuple[int, int]:
+    """Return how often the whole gradient of a loss of counts is asked, and its curvature."""
+    if math.isinf(problem.epsilon):
+        return PLAIN_ASKS, PLAIN_ASKS
+    room = problem.population * problem.epsilon / (_ARRIVE * _COUNTS_ROOM * ROOM * (coefficients + 1))
+    more = min(max(room, 1.0) ** 0.25, _MOST_STEPS)
+    return round(NEWTON_ASKS * more), round(BENT_ASKS * math.sqrt(more))
 
 
 @dataclass(frozen=True, eq=False)
