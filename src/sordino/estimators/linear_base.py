@@ -382,7 +382,7 @@ class LinearModel(LinearParameters, Coefficients):
         if guessed := getattr(last, "guessed", 0.0):
             self._warn(
                 f"most rows are far shorter than data_norm, and noise may hide up to {guessed:.1%} of the "
-                "records with longer ones: their log odds are guesses, which may cost more than the model "
+                "records with longer ones: their margins are guesses, which may cost more than the model "
                 "gains. Declare a tighter data_norm: rows are clipped to it."
             )
         few = problem.population * problem.epsilon < _FEW_AMOUNTS

@@ -517,7 +517,7 @@ class Auto:
         cells = grid_cells(problem)
         few = FEW / (signal := problem.population * problem.epsilon)
         rows = SIZES
-        if has_odds(problem.loss) and self._metric(problem):
+        if has_labels(problem.loss) and self._metric(problem):
             more = min(max(3.0 * few, 1.0), 2.0)
             rows = min(SIZES * max(signal / SEEN_LONG, 1.0), SIZES_OF_LABELS * more)
         queries: dict[str, tuple[Any, int, float]] = {
@@ -774,7 +774,8 @@ class Auto:
             return listed_map(curator, problem, next(iter(self.stages.values())).count), (1.0, None)
         affine, least, rare = column_map(curator, problem)
         spread = self._row_noise(curator, problem, "gradient")
-        size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread, least)
+        squares = has_labels(problem.loss) and not has_odds(problem.loss)
+        size, stretch = row_size(curator, "sizes", affine, problem.data_norm, spread, least, squares)
         return affine.resize(1.0 / size), (stretch, rare)
 
 

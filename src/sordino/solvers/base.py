@@ -47,7 +47,7 @@ class NoisyCoefficients:
     ``bitten`` says that released numbers show a clip that bites, and that not all of it was put back;
     ``around`` is what the run has released of the loss around the result; ``mean_noise`` is that of the mean
     of the targets, where it is all that the model is; ``unseen`` is what clips may have taken from that mean;
-    ``guessed`` is the share of records whose rows may be so long that their log odds are guesses.
+    ``guessed`` is the share of records whose rows may be so long that their margins are guesses.
     """
 
     value: Any

@@ -24,6 +24,8 @@ from sordino.solvers.base import noise_std
 # Tails end where so many deviations of noise hide them.
 _SURE = 3.0
 NOTHING = 1e-300
+# So many neighbouring cells show a tail together that drowns among the cells beyond it.
+_NEAR = (2, 4, 8)
 # How far the slope may be from that of the clipped question before any release.
 SLOPE = 0.5
 # What is usual of a number may be so much less: two decades of its size.
@@ -31,7 +33,12 @@ _UNUSUAL = 1e-4
 
 
 def chosen_width(
-    sizes: Floats, shares: Floats, noise: float, spread: float, biased: tuple[float, float]
+    sizes: Floats,
+    shares: Floats,
+    noise: float,
+    spread: float,
+    biased: tuple[float, float],
+    near: tuple[int, ...] = (),
 ) -> tuple[float, float]:
     """Return the width of a clip that weighs its bias against noise, and the bias that is expected of it.
 
@@ -39,9 +46,7 @@ def chosen_width(
     adds noise of ``spread * width``. The tail beyond a width is what stands out of the noise of its sum, and
     what one side has more of it, and what both have, counts by ``biased``.
     """
-    beyond_each = np.cumsum(shares.sum(axis=0)[::-1])[::-1]
-    cells = np.arange(len(sizes), 0, -1)
-    seen = sizes <= sizes[beyond_each > _SURE * noise * np.sqrt(2.0 * cells)].max(initial=0.0)
+    seen = sizes <= _farthest(shares.sum(axis=0), sizes, _SURE * math.sqrt(2.0) * noise, near)
     widths = np.append(sizes[sizes > sizes[-1] * 2.0**-16], 1.2 * sizes[-1])
     beyond = np.where(seen, np.maximum(sizes - widths[:, None], 0.0), 0.0)
     unsure = noise * np.sqrt(2.0 * np.square(beyond).sum(axis=1))
@@ -50,6 +55,17 @@ def chosen_width(
     bias = np.hypot(biased[0] * more, biased[1] * np.maximum(up + down - unsure, 0.0))
     best = int(np.argmin(np.hypot(bias, spread * widths)))
     return float(widths[best]), float(bias[best])
+
+
+def _farthest(shares: Floats, sizes: Floats, least: float, near: tuple[int, ...]) -> float:
+    """Return the largest size that stands out: so many neighbours do together, or all from there on."""
+    below, found = np.append(0.0, np.cumsum(shares)), 0.0
+    first = np.arange(len(sizes))
+    for many in (*near, len(sizes)):
+        end = np.minimum(first + many, len(sizes))
+        stands = below[end] - below[first] > least * np.sqrt(end - first)
+        found = max(found, sizes[(end - 1 if many in near else first)[stands]].max(initial=0.0))
+    return float(found)
 
 
 def one_sided(shares: Floats, sizes: Floats) -> Floats:
@@ -229,13 +245,21 @@ def target_unit(
 
 
 def row_size(
-    curator: Curator, name: str, affine: Affine, radius: float, spread: float = math.inf, least: float = 0.0
+    curator: Curator,
+    name: str,
+    affine: Affine,
+    radius: float,
+    spread: float = math.inf,
+    least: float = 0.0,
+    quadratic: bool = False,
 ) -> tuple[float, float]:
     """Return the size that most mapped rows have at most, by a released histogram, or a larger one.
 
     ``spread`` is the noise that rows of size 1 mean for what is asked of them later: rows are clipped at a
     larger size where the noise of that is less than what the clip takes of the longest rows.
     Where no count stands out of its noise, the size is the largest possible one; it is at least ``least``.
+    A loss of labels that is ``quadratic`` in margins is ruined by few long rows: less shows them, and noise
+    is the smaller evil.
     The second number says by how much the squares of rows shrink that are clipped to that size.
     """
     query: Any = curator.plan.releases[name].query
@@ -250,10 +274,11 @@ def row_size(
     if 0.0 < spread < math.inf:
         own = 1.0 / max(float(kept.sum()), 1.0)
         shares = one_sided(own * counts[1 : sizes.size + 1], sizes)  # few long rows drown cell by cell
-        unsure = SURELY / _SURE * math.sqrt(0.5) * own * noise
-        chosen = chosen_width(np.sort(sizes), shares, unsure, spread, (0.0, LONG))[0]
+        unsure = (1.0 if quadratic else SURELY / _SURE) * math.sqrt(0.5) * own * noise
+        near = _NEAR if quadratic else ()
+        chosen = chosen_width(np.sort(sizes), shares, unsure, spread, (0.0, LONG), near)[0]
         chosen *= 2.0 ** (0.5 / query.cells)  # the end of a cell, not its middle
-        size = max(size, chosen) if spread * chosen < DROWNING * size else size
+        size = max(size, chosen) if spread * chosen < (1.0 if quadratic else DROWNING) * size else size
     size = min(max(size, least), most)
     clipped = float(kept @ np.square(np.minimum(sizes, size)))
     return size, max(1.0, float(kept @ np.square(sizes)) / clipped) if clipped > 0 else 1.0

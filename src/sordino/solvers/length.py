@@ -298,14 +298,17 @@ def arrival(curator: Curator, problem: Problem, model: Descended) -> tuple[float
 
 
 def hidden_rows(curator: Curator, problem: Problem, model: Descended, w: Floats) -> float:
-    """Return the share of records that counts may not show, where their log odds are guesses; or 0.
+    """Return the share of records that counts may not show, where their margins are guesses; or 0.
 
     They may be as long as declared, and half of them wrong: that may cost more than all others gain.
     """
     longest = float(model.affine.scale.min()) * problem.data_norm  # in any column
     share = _SURE * noise_std(curator, "sizes") / problem.population
     margin = longest * public_norm(w[..., : model.affine.scale.size])
-    guessed = has_odds(problem.loss) and longest > _FARTHER and 0.5 * share * margin > _RUINED
+    farther, cost = longest > _FARTHER, margin
+    if not has_odds(problem.loss):  # the squared hinge
+        farther, cost = has_labels(problem.loss), 0.5 * (1.0 + margin) ** 2
+    guessed = farther and 0.5 * share * cost > _RUINED
     return min(share, 1.0) if guessed else 0.0
 
 
