@@ -11,7 +11,7 @@ from scipy import sparse
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints, compile_with_cache
 from sordino.kernel.lazy import TouchMap, find
-from sordino.kernel.query import as_weights, pull_rows
+from sordino.kernel.query import as_weights, clip_residuals, pull_rows
 
 _AHEAD = 256  # rows
 # A place in an array that cannot be negative: compiled code then has no test for places from the end, which
@@ -430,6 +430,58 @@ def over_dense(matrix: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any) ->
     return total, shifted
 
 
+@compile_with_cache(nogil=True)
+def over_blocks(blocks: Any, w: Any, constant: float, facts: Any, pull: Any, out: Any) -> float:
+    """Add the clipped gradient of rows in blocks to ``out``, if it has room; return the sum of its factors.
+
+    ``facts`` are targets, weights, norms and factors of margins; ``w`` and ``out`` are as long as a block.
+    """
+    targets, weights, norms, longer = facts
+    size, total = blocks.shape[2], 0.0
+    products, room = np.empty(size), np.empty(size)
+    for i in range(blocks.shape[0]):
+        here = slice(i * size, min((i + 1) * size, targets.size))
+        _multiply_columns(blocks[i], w, products)
+        values, lengths = products[: here.stop - here.start], longer[here]
+        for j in range(values.size):
+            values[j] = values[j] * lengths[j] + constant
+        given = weights[here] if weights.size else weights
+        clip_residuals(pull, values, room, targets[here], given, norms[here])
+        products[values.size :] = 0.0  # no record stands there
+        total += values.sum()
+        if out.size:
+            _add_columns(blocks[i], products, out)
+    return total
+
+
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
+def _multiply_columns(block: Any, w: Any, out: Any) -> None:
+    """Write the sum of the columns of a block, which lie as rows, times numbers: 4 by 4."""
+    out[:] = 0.0
+    for j in range(0, w.size, 4):
+        p, q, r, s = block[j], block[j + 1], block[j + 2], block[j + 3]
+        a, b, c, d = w[j], w[j + 1], w[j + 2], w[j + 3]
+        for i in range(out.size):
+            out[i] += a * p[i] + b * q[i] + c * r[i] + d * s[i]
+
+
+@compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
+def _add_columns(block: Any, factors: Any, out: Any) -> None:
+    """Add the products of the columns of a block, which lie as rows, with factors of records: 4 by 4."""
+    for j in range(0, out.size, 4):
+        p, q, r, s = block[j], block[j + 1], block[j + 2], block[j + 3]
+        a = b = c = d = 0.0
+        for i in range(factors.size):
+            a, b = a + factors[i] * p[i], b + factors[i] * q[i]
+            c, d = c + factors[i] * r[i], d + factors[i] * s[i]
+        out[j], out[j + 1], out[j + 2], out[j + 3] = (
+            out[j] + a,
+            out[j + 1] + b,
+            out[j + 2] + c,
+            out[j + 3] + d,
+        )
+
+
 @compile_with_cache(nogil=True, fastmath=_FREE_ORDER)
 def dots(block: Any, w: Any, out: Any) -> None:
     """Write the products of the rows of an array with a point."""
@@ -453,22 +505,56 @@ def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
     out[:] = sums
 
 
+def room_for_blocks(count: int, width: int) -> Any:
+    """Return room for mapped rows in single precision: blocks of records that hold columns as rows."""
+    size = min(_MAPPED * max(1, min(4, _STORED // (_MAPPED * width))), count + -count % 8)
+    return np.zeros((-(-count // size), width + -width % 4, size), dtype=np.float32)
+
+
 @compile_with_cache(nogil=True)
-def add_squares(matrix: Any, factors: Any, shift: Any, scale: Any, weights: Any, out: Any) -> None:
+def add_squares(
+    matrix: Any, factors: Any, shift: Any, scale: Any, weights: Any, roots: Any, blocks: Any, out: Any
+) -> None:
     """Add ``y_i y_i^T``, ``y_i = weights_i scale (factors_i x_i - shift)`` a mapped row, to half of ``out``.
 
-    It is as wide as a row, up to the next multiple of 4. A row whose weight is zero adds nothing.
+    It is as wide as a row, up to the next multiple of 4. A row whose weight is zero adds nothing. Where there
+    are ``blocks`` (:func:`room_for_blocks`) rows are written there, and count by the squares of ``roots``.
     """
     room = np.zeros((out.shape[0], _MAPPED))
     for start in range(0, matrix.shape[0], _MAPPED):
-        count = min(_MAPPED, matrix.shape[0] - start)
-        room[:, count:] = 0.0
-        for i in range(count):
-            row, factor, weight = matrix[start + i], factors[start + i], weights[start + i]
-            for j in range(scale.size):
-                value = (factor * np.float64(row[j]) - shift[j]) * scale[j] * weight
-                room[j, i] = value if weight != 0.0 else 0.0
+        _write_mapped(matrix, factors, shift, scale, weights, start, room)
+        if blocks.size:
+            _keep(
+                room,
+                roots[start : start + _MAPPED],
+                blocks[start // blocks.shape[2]],
+                start % blocks.shape[2],
+            )
         _add_products(room, out)
+
+
+@compile_with_cache(nogil=True)
+def _write_mapped(
+    matrix: Any, factors: Any, shift: Any, scale: Any, weights: Any, start: int, room: Any
+) -> None:
+    """Write mapped rows from ``start`` on into the columns of ``room``, see :func:`add_squares`."""
+    count = min(room.shape[1], matrix.shape[0] - start)
+    room[:, count:] = 0.0
+    for i in range(count):
+        row, factor, weight = matrix[start + i], factors[start + i], weights[start + i]
+        for j in range(scale.size):
+            value = (factor * np.float64(row[j]) - shift[j]) * scale[j] * weight
+            room[j, i] = value if weight != 0.0 else 0.0
+
+
+@compile_with_cache(nogil=True)
+def _keep(room: Any, roots: Any, block: Any, at: int) -> None:
+    """Write mapped rows into a block, from ``at`` on, then multiply them by the roots of their weights."""
+    for j in range(room.shape[0]):
+        column, kept = room[j], block[j, at : at + roots.size]
+        for i in range(roots.size):
+            kept[i] = column[i]
+            column[i] *= roots[i]
 
 
 @compile_with_cache(nogil=True, fastmath=_FREE_ORDER)

@@ -25,6 +25,7 @@ _CHUNK = 1 << 19  # entries of a dense block that is cast to double precision at
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
 _GRAM = 1 << 21  # most entries of a dense block whose second moments are taken
 _ENTRIES = 1 << 16  # entries of a block of mapped rows
+_COPIED = 1 << 17, 1 << 23  # entries of dense rows that are kept as a map shows them: fewer are near anyway
 # From so many columns for each entry of a row on, products of entries cost less than those of blocks.
 _SPARSE = 4
 
@@ -666,37 +667,66 @@ class LocalView(AffineView):
             return last[2].copy()
         affine, d = self._affine, self._affine.scale.size
         constant = affine.intercept * float(w[-1]) if affine.intercept else 0.0
-        weights, offset = w[:d] * affine.scale, float(w[:d] @ self._offset)
         out = np.zeros(d + bool(affine.intercept))
+        rows = out[: 0 if pull.constant and affine.intercept else d]
         kept = self.__dict__.get("_known")
         if kept is None or kept[0] != pull.longest:
-            facts = csr.pass_facts(self, self._base.scale, self.factors, pull.longest)
-            kept = self.__dict__["_known"] = (pull.longest, facts)
-        rows = out[: 0 if pull.constant and affine.intercept else d]
-        total, shifted = self._base.add_pulls(weights, (offset, constant), kept[1], pull, rows)
-        out[:d] *= affine.scale
-        out[:d] -= shifted * self._offset
+            kept = self.__dict__["_known"] = (pull.longest, *self._pass_facts(pull.longest))
+        _, blocks, facts = kept
+        if blocks is None:
+            at = float(w[:d] @ self._offset), constant
+            total, shifted = self._base.add_pulls(w[:d] * affine.scale, at, facts, pull, rows)
+            out[:d] *= affine.scale
+            out[:d] -= shifted * self._offset
+        else:
+            point, sums = np.zeros(blocks.shape[1]), np.zeros(blocks.shape[1] if rows.size else 0)
+            point[:d] = w[:d]
+            total = csr.over_blocks(blocks, point, constant, facts, pull.numbers, sums)
+            rows += sums[: rows.size]
         if affine.intercept:
             out[-1] = affine.intercept * total
         if 64 * d < self._base.matrix.size:  # a copy is nothing beside the pass
             self.__dict__["_last"] = (pull, np.array(w), out.copy())
         return out
 
+    def _pass_facts(self, longest: float) -> tuple[Any, tuple[Floats, ...]]:
+        """Return the rows in blocks, if :meth:`gram` wrote them, and what a pass needs of each record."""
+        facts = csr.pass_facts(self, self._base.scale, self.factors, longest)
+        kept = self._base.__dict__.get("_mapped")
+        if kept is None or not all(map(np.array_equal, kept[0], self._map)):
+            return None, facts
+        longer = 1.0 / np.maximum(self.factors, 1.0 / longest)
+        return kept[1], (*facts[:2], clip.single_norms(self.norms, self._affine.scale.size), longer)
+
+    @property
+    def _map(self) -> tuple[Floats, ...]:
+        """What makes a mapped row of a row, its constant entry aside."""
+        return self._affine.shift, self._affine.scale, self.factors
+
     def gram(self, factors: Floats) -> Floats:
-        """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few."""
+        """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few.
+
+        Whoever asks for second moments asks for gradients next: dense rows stay in single precision, at most
+        32 MiB of them. Each is rounded by itself, and then counts as what it became.
+        """
         base, affine, d = self._base, self._affine, self._base.features
-        weights, x, out = self.factors * np.sqrt(factors), base.matrix, np.zeros((d + -d % 4, d + -d % 4))
+        x, roots, out = base.matrix, np.sqrt(factors), np.zeros((d + -d % 4, d + -d % 4))
+        weights, facts = self.factors * roots, (affine.shift, affine.scale)
+        blocks = np.zeros((0, 0, 0), dtype=np.float32)
         if sparse.issparse(x) and x.nnz * _SPARSE < x.shape[0] * d:
             return self._gram_of_entries(weights)
         if not sparse.issparse(x):
-            csr.add_squares(x, base.scale, affine.shift, affine.scale, weights, out)
+            if _COPIED[0] <= x.size <= _COPIED[1]:
+                blocks, weights = csr.room_for_blocks(*x.shape), self.factors
+                object.__setattr__(base, "_mapped", (self._map, blocks))
+            csr.add_squares(x, base.scale, *facts, weights, roots, blocks, out)
         else:
             step = max(1, _ENTRIES // max(1, d))
             room, one = np.empty((step, d)), np.ones(step)
             for start in range(0, base.count, step):
                 rows = slice(start, min(start + step, base.count))
                 given = base.clipped_rows(rows, room)
-                csr.add_squares(given, one, affine.shift, affine.scale, weights[rows], out)
+                csr.add_squares(given, one, *facts, weights[rows], one, blocks, out)
         half = np.tril(out[:d, :d])
         return half + np.tril(half, -1).T
 

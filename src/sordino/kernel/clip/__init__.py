@@ -64,6 +64,15 @@ def above(norms: Any, length: int) -> Any:
     return out
 
 
+def single_norms(norms: Floats, length: int) -> Floats:
+    r"""Return upper bounds of the norms of rows after each entry was rounded to single precision.
+
+    **Rounding.** An entry errs by at most ``2^-24`` of it, a subnormal one by 2^-150: a row with K =
+    ``length`` entries by ``2^-24 ||z|| + 2^-150 sqrt K``. Twice both is added, which covers the sum itself.
+    """
+    return np.asarray(norms * (1.0 + 2.0**-23) + 2.0**-149 * math.sqrt(length))
+
+
 def root_above(square: float) -> float:
     """Return a square root that is not below the exact one."""
     root = math.sqrt(square)
