@@ -81,6 +81,20 @@ def test_a_gradient_after_second_moments_is_the_gradient_of_rounded_rows(
     assert asked[0] == (3 if affine.intercept else 1)
 
 
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+def test_a_constant_entry_is_asked_of_the_rows_of_any_multiple_of_the_map(query, monkeypatch):
+    asked, targets = in_blocks(monkeypatch), SIGNS if query.loss is LOGISTIC else NUMBERS
+    held, last, w = records(targets), np.arange(D + 1) == D, RNG.normal(size=D + 1)
+    MappedGram().evaluate(held, AFFINE)
+    for times in (2.0, 1e-9):
+        flat = Affine(AFFINE.shift, times * AFFINE.scale, 0.5)
+        point = np.append(w[:D] / times, w[D])
+        found = query.evaluate(held, (point, flat, last, 0.7))
+        expected = query.evaluate(records(targets), (point, flat, last, 0.7))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert asked == [2]
+
+
 def test_second_moments_are_those_of_unrounded_rows():
     found = MappedGram().evaluate(records(SIGNS), AFFINE)
     with pytest.MonkeyPatch.context() as patch:

@@ -670,8 +670,9 @@ class LocalView(AffineView):
         out = np.zeros(d + bool(affine.intercept))
         rows = out[: 0 if pull.constant and affine.intercept else d]
         kept = self.__dict__.get("_known")
-        if kept is None or kept[0] != pull.longest:
-            kept = self.__dict__["_known"] = (pull.longest, *self._pass_facts(pull.longest))
+        if kept is None or kept[0] != (pull.longest, pull.constant):
+            kept = ((pull.longest, pull.constant), *self._pass_facts(pull))
+            self.__dict__["_known"] = kept
         _, blocks, facts = kept
         if blocks is None:
             at = float(w[:d] @ self._offset), constant
@@ -689,19 +690,20 @@ class LocalView(AffineView):
             self.__dict__["_last"] = (pull, np.array(w), out.copy())
         return out
 
-    def _pass_facts(self, longest: float) -> tuple[Any, tuple[Floats, ...]]:
-        """Return the rows in blocks, if :meth:`gram` wrote them, and what a pass needs of each record."""
-        facts = csr.pass_facts(self, self._base.scale, self.factors, longest)
-        kept = self._base.__dict__.get("_mapped")
-        if kept is None or not all(map(np.array_equal, kept[0], self._map)):
-            return None, facts
-        longer = 1.0 / np.maximum(self.factors, 1.0 / longest)
-        return kept[1], (*facts[:2], clip.single_norms(self.norms, self._affine.scale.size), longer)
+    def _pass_facts(self, pull: Pull) -> tuple[Any, tuple[Floats, ...]]:
+        """Return the rows in blocks, if :meth:`gram` wrote them, and what a pass needs of each record.
 
-    @property
-    def _map(self) -> tuple[Floats, ...]:
-        """What makes a mapped row of a row, its constant entry aside."""
-        return self._affine.shift, self._affine.scale, self.factors
+        Where the constant entry alone is asked rows make margins only: those of a map that is a multiple do.
+        """
+        facts = csr.pass_facts(self, self._base.scale, self.factors, pull.longest)
+        (shift, scale, factors), blocks = self._base.__dict__.get("_mapped", ((None, None, None), None))
+        own, constant = self._affine, pull.constant and bool(self._affine.intercept)
+        times = multiple_of(scale, own.scale, own.scale.size) if np.array_equal(shift, own.shift) else None
+        if times is None or not (constant or (times == 1.0 and np.array_equal(factors, self.factors))):
+            return None, facts
+        with np.errstate(all="ignore"):  # the clip deals with what is not a number
+            longer = times * self.factors / (factors * np.maximum(self.factors, 1.0 / pull.longest))
+        return blocks, (*facts[:2], clip.single_norms(self.norms, own.scale.size), longer)
 
     def gram(self, factors: Floats) -> Floats:
         """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few.
@@ -718,7 +720,7 @@ class LocalView(AffineView):
         if not sparse.issparse(x):
             if _COPIED[0] <= x.size <= _COPIED[1]:
                 blocks, weights = csr.room_for_blocks(*x.shape), self.factors
-                object.__setattr__(base, "_mapped", (self._map, blocks))
+                object.__setattr__(base, "_mapped", ((affine.shift, affine.scale, self.factors), blocks))
             csr.add_squares(x, base.scale, *facts, weights, roots, blocks, out)
         else:
             step = max(1, _ENTRIES // max(1, d))
