@@ -206,7 +206,9 @@ def test_a_score_says_that_it_is_worse_than_the_constant_and_that_records_count_
     for rows, worse in ((seen, False), ("other.csv", True)):
         found = typed_json("evaluate", rates, rows, "--metric", "mse", *price)
         assert found["worse than constant"] is worse
-        assert found["notes"][0] == "records count alike in scores: only fits are weighted by 'years'"
+        alike = "records count alike in scores: only fits are weighted by 'years'"
+        rate = "what is scored is the rate, the target per unit of 'years'"
+        assert found["notes"][0] == f"{alike}; {rate}"
         fitted = "scored on same.csv, by its name the file that it was fitted to: no test"
         assert [note.startswith(fitted) for note in found["notes"][1:]] == [True] * (rows == "same.csv")
         assert found["data"].partition(",")[0] == rows
@@ -338,6 +340,7 @@ def test_a_check_names_a_missing_target_and_an_order_that_persons_do_not_have(fo
     person = '[columns.who]\nkind = "person"\n'
     ordered = '[columns.how]\nkind = "target"\nlevels = ["low", "mid", "high"]\nordered = true\n'
     (folder / "s.toml").write_text(NOTED + person + ordered, "utf-8")
+    (folder / "d.csv").write_text("0;p0;low\n1;p1;mid\n", "utf-8")
     told = typed("schema", "check", "s.toml", "d.csv", "--delimiter", ";", "--no-header")
     assert "Fit with --model logistic" in told
     apart = "--delimiter ';' --no-header --train d-train.csv --test d-test.csv"

@@ -83,7 +83,7 @@ def test_what_is_predicted_and_its_numbers_are_said_in_words():
     ordered = SimpleNamespace(classes_=np.array(["a", "b", "c"]), coef_=np.zeros((1, 2)))
     several = SimpleNamespace(classes_=np.array(["a", "b", "c"]), coef_=np.zeros((3, 2)))
     assert [target_words(ordered), target_words(several)] == [
-        "the class above a level",
+        "the level of the class",
         "the class, one of 3",
     ]
     assert [target_words(several, True), target_words(SimpleNamespace())] == ["the class = c", ""]
@@ -368,3 +368,57 @@ def test_the_commands_carry_names_and_scores_to_the_page(tmp_path, monkeypatch):
     page = (tmp_path / "m.html").read_text()
     for words in ("beds", "Dr. Who", "sex=f", ", 95 % interval ", "best constant"):
         assert words in page
+
+
+def visits(n=3000):
+    """Return a table of visits over one or two years, and its columns."""
+    public = public_generator(11)
+    table = pd.DataFrame({"age": public.uniform(0, 100, n), "years": public.choice([1.0, 2.0], n)})
+    table["visits"] = public.poisson(3.0 * table["years"]).clip(0, 20).astype(float)
+    return table, [Number("age", 0, 100), Target("visits", low=0, high=20, unit="visits")]
+
+
+def test_a_rate_is_called_one_wherever_it_is_predicted_and_scored(tmp_path):
+    """ "Predicts ofp (visits)" stood over visits a year, and over an R2 of the rate."""
+    table, columns = visits()
+    schema = sordino.Schema([*columns, sordino.tables.Exposure("years", high=2.0)])
+    model = sordino.LinearRegression(1.0, 1e-6, schema=schema, loss="poisson").fit(table)
+    score = sordino.private_score(model, table, epsilon=1.0, metric="r2")
+    page = report_html(model, scores={"r2": score})
+    assert "Predicts <b>visits (visits) per unit of &#39;years&#39;</b>" in page
+    assert "the logarithm of the prediction of visits (visits) per unit of" in page
+    assert "what is scored is the rate, the target per unit of" in page
+    model.save(tmp_path / "m.sordino")
+    table.to_csv(tmp_path / "new.csv", index=False)
+    said = CliRunner().invoke(main, ["predict", str(tmp_path / "m.sordino"), str(tmp_path / "new.csv")])
+    assert "Note: predictions of visits (visits) per unit of 'years'." in said.stderr
+    assert said.stdout.count("\n") == 3001
+
+
+def test_a_quantile_says_which_and_what_its_scores_judge():
+    """Half of the page's readers took the .9 quantile for the mean: it was named in the settings alone."""
+    table, columns = visits()
+    schema = sordino.Schema([*columns, sordino.tables.Ignored("years")])
+    model = sordino.LinearRegression(1.0, 1e-6, schema=schema, loss="quantile", quantile=0.9).fit(table)
+    page = report_html(model, scores={"r2": sordino.private_score(model, table, epsilon=1.0, metric="r2")})
+    assert "Predicts <b>the 0.9 quantile of visits (visits)</b>" in page
+    assert "loss quantile 0.9" in page
+    assert "the model predicts the 0.9 quantile: r2 and mse judge it as a mean" in page
+    plain = sordino.LinearRegression(1.0, 1e-6, schema=schema).fit(table)
+    page = report_html(plain, scores={"r2": sordino.private_score(plain, table, epsilon=1.0, metric="r2")})
+    assert "quantile:" not in page
+
+
+def test_a_page_of_intervals_shows_those_that_were_paid_for():
+    """At 80 % two standard errors stood beside each effect: 1.56 times the interval."""
+    table, columns = visits()
+    schema = sordino.Schema([*columns, sordino.tables.Ignored("years")])
+    model = sordino.LinearRegression(2.0, 1e-6, schema=schema, knots=1, pairs=False).fit(table)
+    found = sordino.intervals(model, table, epsilon=2.0, confidence=0.8)
+    line = next(line for line in found.records() if line["name"] == "age = 100")
+    page = report_html(found)
+    half = plain_number(line["high"] - line["value"], 3)
+    assert f"100: {plain_number(line['value'], 3, '+')} ± {half}" in page
+    assert "give or take half of its 80 % interval" in page
+    assert "the band is its 80 % interval" in page
+    assert "The importance is that of the fitted model" in page

@@ -325,7 +325,7 @@ def test_a_table_says_what_a_clip_may_hide_of_a_rare_flag_and_where_amounts_are_
         model = LinearRegression(1.0, 1e-6, schema=schema).fit(table)
     words = [str(one.message) for one in said if issubclass(one.category, FitWarning)]
     assert any("skewed" in one for one in words) == skewed
-    assert any("few records have 'icu" in one and "'sex" not in one for one in words)
+    assert any("a tenth of the records have 'icu" in one and "'sex" not in one for one in words)
     flag = next(shape for shape in model.shapes_ if shape.name == "icu")
     plain = table.loc[table["icu"], "cost"].mean() - table.loc[~table["icu"], "cost"].mean()
     assert (

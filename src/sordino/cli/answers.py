@@ -91,6 +91,7 @@ def predict(
     """
     import sordino
     from sordino.cli.rows import for_model, ids_of
+    from sordino.report.plots import target_words
     from sordino.saving.files import report_of
     from sordino.tables.files import replace_file
 
@@ -108,8 +109,10 @@ def predict(
     if proba:
         shares = dict(zip(fitted.classes_.tolist(), fitted.predict_proba(X).T.tolist(), strict=True))
         columns |= {f"probability of {c}": shares[c] for c in getattr(fitted, "levels_", fitted.classes_)}
+    target = "" if hasattr(fitted, "classes_") else target_words(fitted)
+    what = f" of {target}" if target else ""
     if shared.wants_json() and output is None:
-        shared.document({"predictions": columns})
+        shared.document({"predictions": columns} | ({"of": target} if target else {}))
         return
     content = io.StringIO()
     writer = csv.writer(content, lineterminator="\n")
@@ -117,10 +120,11 @@ def predict(
     writer.writerows(zip(*columns.values(), strict=True))
     if output is None:
         sys.stdout.write(content.getvalue())
+        click.echo(f"Note: predictions{what}.\n" * bool(what), nl=False, err=True)
         return
     replace_file(output, content.getvalue().encode(), own=True)
     rows = len(columns["prediction"])
-    shared.result({"rows": rows, "output": output}, f"{rows} predictions written to {output}")
+    shared.result({"rows": rows, "output": output}, f"{rows} predictions{what} written to {output}")
 
 
 @click.command()

@@ -296,13 +296,19 @@ def from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
 
 
 def alike_words(model: Any) -> tuple[Fact, ...]:
-    """Return which records count in scores, and that they count alike where fits are weighted."""
+    """Return what scores judge where that is no plain target, and which records count, and that all alike."""
     schema = schema_of(model)
     names = " and ".join(repr(column.name) for column in getattr(schema, "weighing", ()))
     gaps = getattr(getattr(schema, "target", None), "missing", "") == "leave out"
-    alike = f"records count alike in scores: only fits are weighted by {names}"
+    over = getattr(schema, "exposure", None)
+    rate = f"; what is scored is the rate, the target per unit of {over.name!r}" if over else ""
+    alike = f"records count alike in scores: only fits are weighted by {names}{rate}"
     left = Fact("records without a target are left out, here too", Source.ALIKE, leaves_out=True)
-    return (*([Fact(alike, Source.ALIKE)] * bool(names)), *([left] * gaps))
+    asked = final_step(model)
+    share = asked.quantile if getattr(asked, "loss", "") == "quantile" else None
+    judged = f"the model predicts the {share} quantile: r2 and mse judge it as a mean, mae as a median"
+    said = [Fact(words, Source.ALIKE) for words in (alike * bool(names), judged * bool(share)) if words]
+    return (*said, *([left] * gaps))
 
 
 def model_prices(model: Any) -> tuple[Price, ...]:

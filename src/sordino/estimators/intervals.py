@@ -82,7 +82,8 @@ class Intervals:
         return np.where(unknown | (not self._step.ends), np.inf, np.sqrt(np.maximum(variances, 0.0)))
 
     @property
-    def _width(self) -> float:
+    def width(self) -> float:
+        """How many standard errors there are from a value to each end."""
         return float(ndtri(0.5 + 0.5 * self.confidence))
 
     @cached_property
@@ -93,12 +94,12 @@ class Intervals:
     @property
     def low(self) -> Floats:
         """The lower ends for the coefficients."""
-        return self.coef_ - self._width * self.errors
+        return self.coef_ - self.width * self.errors
 
     @property
     def high(self) -> Floats:
         """The upper ends for the coefficients."""
-        return self.coef_ + self._width * self.errors
+        return self.coef_ + self.width * self.errors
 
     @property
     def ratios(self) -> Floats:
@@ -134,7 +135,7 @@ class Intervals:
         """
         out: list[dict[str, Any]] = []
         for name, value, error in self._lines():
-            three = value, value - self._width * error, value + self._width * error
+            three = value, value - self.width * error, value + self.width * error
             out.append({"name": name, **dict(zip(("value", "low", "high"), three, strict=True))})
             if self.model._loss().link.name != "identity":
                 with np.errstate(over="ignore"):
@@ -160,7 +161,7 @@ class Intervals:
         **Privacy.** Post-processing; X is not protected by it.
         """
         rows = _clipped_rows(self.model, X)
-        margins, errors = rows @ np.append(self.coef_, self.intercept_), self._width * self._deviations(rows)
+        margins, errors = rows @ np.append(self.coef_, self.intercept_), self.width * self._deviations(rows)
         link = self.model._loss().link
         ends = (margins, margins - errors, margins + errors)
         if link.odds:

@@ -411,9 +411,10 @@ class LinearModel(LinearParameters, Coefficients):
             target = declared_target(self)
             unit = (target and (target.unit or target.name)) or "the target"
             self._warn(
-                f"few records have {names}{' and others' if rare.size > 3 else ''} (or, of a flag, few do "
-                "not), and clips cut their targets: the effect that the model shows may be nearer to zero "
-                f"than the true one by up to {plain_number(float(hidden[rare].max()), 3)} ({unit}). The "
+                f"noise does not show that a tenth of the records have {names}"
+                f"{' or others' * (rare.size > 3)} (or, of a flag, do not), and clips cut targets: the "
+                "effect that the model shows may be nearer to zero than the true one by up to "
+                f"{plain_number(float(hidden[rare].max()), 3)} ({unit}). The "
                 "stated noise counts that. Paid intervals, more records, more epsilon or tighter bounds of "
                 "the target tell more."
             )

@@ -120,22 +120,30 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
 
 
 def target_words(model: Any, last: bool = False) -> str:
-    """Return what a model predicts: a column and its unit, or its class, of several the ``last``."""
-    column: Any = getattr(getattr(model, "schema", None), "target", None)
+    """Return what a model predicts: a column and its unit, or its class, of several the ``last``.
+
+    Of a rate also per what; of a quantile which one.
+    """
+    schema = getattr(model, "schema", None)
+    column: Any = getattr(schema, "target", None)
     classes: Any = getattr(model, "classes_", ())
     name = getattr(column, "name", "the class" if len(classes) else "")
     if len(classes) > 2 and len(getattr(model, "coef_", classes)) == 1:  # in an order
-        return f"{name} above a level"
+        return f"a higher level of {name}" if last else f"the level of {name}"
     if len(classes):
         return f"{name} = {classes[-1]}" if last or len(classes) == 2 else f"{name}, one of {len(classes)}"
-    return f"{name} ({column.unit})" if getattr(column, "unit", None) else name
+    name += f" ({column.unit})" if getattr(column, "unit", None) else ""
+    name += f" per unit of {over.name!r}" if (over := getattr(schema, "exposure", None)) else ""
+    share = model.quantile if getattr(model, "loss", "") == "quantile" else None
+    return name if share is None else f"the {share:g} quantile of {name or 'the target'}"
 
 
 def margin_words(model: Any, last: bool = False) -> str:
     """Return what effects of a model are added to: a prediction, its logarithm, or log odds, and of what."""
     link = model._loss().link.name if hasattr(model, "_loss") else ""
     words = {"log": "the logarithm of the prediction", "logit": "the log odds"}.get(link, "the prediction")
-    return f"{words} of {target}" if (target := target_words(model, last)) else words
+    ordered = len(getattr(model, "classes_", ())) > 2 and len(getattr(model, "coef_", ((), ()))) == 1
+    return f"{words} of {target}" if (target := target_words(model, last or ordered)) else words
 
 
 def plot_shapes(model: Any, top: int = 6, label: Any = None) -> Any:

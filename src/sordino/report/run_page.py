@@ -129,7 +129,8 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
     if isinstance(model, (Intervals, PredictionIntervals)):
         facts += _interval_facts(model)
         drawn = {"curves": _curves(model), "effects": _effect_rows(model)}
-        return out | drawn | {"margin": margin_words(model.model, True), "paid": True}
+        level = f"{100 * getattr(model, 'confidence', 0.0):.3g} %"
+        return out | drawn | {"margin": margin_words(model.model, True), "paid": level}
     if isinstance(model, Pipeline):
         facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
         model = model.steps[-1][1]
@@ -148,7 +149,8 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
 
 def _facts(model: Any) -> Iterable[tuple[str, str]]:
     loss = getattr(model, "loss", None)
-    yield "model", type(model).__name__ + (f", loss {loss}" if isinstance(loss, str) else "")
+    share = f" {model.quantile:g}" if loss == "quantile" else ""
+    yield "model", type(model).__name__ + (f", loss {loss}{share}" if isinstance(loss, str) else "")
     encoder, columns = getattr(model, "encoder_", None), "columns"
     if encoder is not None:
         yield "columns of the table", f"{encoder.n_features_in_:,}"
@@ -232,14 +234,15 @@ def _curves(model: Any) -> list[Line]:
     """Return the effects of columns and pairs as pictures."""
     shapes = (getattr(model, "shapes_", None) or [])[:TOP]
     reach = max((float(np.abs(s.effect).max()) for s in shapes if len(s.columns) == 2), default=0.0) or 1.0
-    return [_curve(shape) if len(shape.columns) == 1 else _surface(shape, reach) for shape in shapes]
+    wide = getattr(model, "width", 2.0)
+    return [_curve(shape, wide) if len(shape.columns) == 1 else _surface(shape, reach) for shape in shapes]
 
 
-def _of_last_class(shape: Any) -> tuple[Any, Any]:
-    """Return an effect, of several classes the last one's, and twice its noise: nan where nobody knows it."""
+def _of_last_class(shape: Any, reach: float = 2.0) -> tuple[Any, Any]:
+    """Return an effect, of several classes the last one's, and so many deviations of its noise, or nan."""
     many = shape.effect.ndim > len(shape.at)
     effect = shape.effect[-1] if many else shape.effect
-    noise = np.full(shape.effect.shape, np.nan) if shape.noise is None else 2.0 * np.asarray(shape.noise)
+    noise = np.full(shape.effect.shape, np.nan) if shape.noise is None else reach * np.asarray(shape.noise)
     return effect, noise[-1] if noise.ndim > effect.ndim else noise
 
 
@@ -260,9 +263,9 @@ def _surface(shape: Any, reach: float) -> Line:
     return {**facts, "cells": cells, "first": first}
 
 
-def _curve(shape: Any) -> Line:
-    """Return the effect of one column in a box of 200 x 80: a line or dots, and a band of twice its noise."""
-    effect, noise = _of_last_class(shape)
+def _curve(shape: Any, reach: float = 2.0) -> Line:
+    """Return the effect of one column in a box of 200 x 80: a line or dots, and a band of its noise."""
+    effect, noise = _of_last_class(shape, reach)
     noise = np.nan_to_num(noise, posinf=np.nan)
     open_ended = np.isnan(noise)  # of intervals: no band says where they end
     noise[open_ended] = 0.0
@@ -293,10 +296,13 @@ def _curve(shape: Any) -> Line:
 
 
 def _effect_rows(model: Any) -> list[Line]:
-    """Return every column and pair in numbers: the effect of each value with twice its noise, or the ends."""
+    """Return every column and pair in numbers: the effect of each value with its band, or the ends.
+
+    A band is twice its noise, or the half of a paid interval at its confidence.
+    """
     rows = []
     for shape in getattr(model, "shapes_", None) or []:
-        effect, noise = _of_last_class(shape)
+        effect, noise = _of_last_class(shape, getattr(model, "width", 2.0))
         said = [
             f"{plain_number(value, 3, '+')} ± {plain_number(band, 3)}"
             for value, band in zip(effect.flat, noise.flat)
