@@ -176,3 +176,17 @@ def test_the_middle_of_a_logarithmic_line_is_that_of_logarithms():
     assert (points[0], points[-1]) == (0, 8000)
     assert points[1] == pytest.approx(np.expm1(np.log1p(8000) / 2))
     assert block.read(pd.Series(points)) == pytest.approx(positions)
+
+
+def test_effects_of_a_flag_have_a_row_for_what_was_not_read():
+    """Noise of yes and no stood alone on the page of a column whose values were all gaps."""
+    public = np.random.default_rng(3)
+    table = pd.DataFrame({"x": public.uniform(size=2000), "said": "oui", "known": ["yes", "no"] * 1000})
+    table["y"] = table["x"]
+    columns = [Number("x", 0, 1), Flag("said"), Flag("known"), Target("y", low=0, high=1)]
+    model = sordino.LinearRegression(4.0, 1e-6, schema=sordino.Schema(columns), pairs=False).fit(table)
+    shapes = {shape.name: shape for shape in model.shapes_}
+    assert shapes["said"].at == (("no", "yes", "(missing)"),)
+    assert abs(float(shapes["said"].effect[-1])) < 0.1
+    assert shapes["said"].noise[0] > 5.0 * shapes["said"].noise[-1]  # all have this row, and nobody the other
+    assert shapes["known"].noise[-1] > 5.0 * shapes["known"].noise[0]

@@ -433,7 +433,8 @@ def _score(name: str, value: Any) -> Line:
     said = (added, *counted, *getattr(report, "notes", ()))
     out: Line = {"name": name, "words": "; ".join(filter(None, said))}
     if isinstance(value, CalibrationCurve):
-        return out | {"text": f"{value.error:.3f}", "interval": "expected calibration error"}
+        words = "expected calibration error, made larger by noise: it has no interval, its cells have"
+        return out | {"text": f"{value.error:.3f}", "interval": words}
     number = float(value)
     constant = getattr(value, "baseline", None)
     verdict = "" if row is None else row.verdict(name, number, ends or (), constant)

@@ -189,7 +189,7 @@ class Block:
                 shares = np.interp(positions, every, self.shares) * np.log1p(values[-1] - values[0])
                 values = np.where(positions % 1.0 > 0.0, values[0] + np.expm1(shares), values)
             return tuple(values.tolist()), positions
-        if not self.levels:
+        if not self.levels and self.labels != ("",):  # ordered levels
             return self.points, np.arange(float(count))
         more = {"(other)": OTHER} if self.other and rest else {}
         more |= {"(missing)": MISSING} if self.missing == "column" and rest else {}
