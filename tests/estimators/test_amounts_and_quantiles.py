@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.linear_model import GammaRegressor
 
 import sordino
 from sordino.errors import FitWarning, InvalidInputError
@@ -157,3 +158,14 @@ def test_the_heavy_tailed_models_know_the_losses_they_had():
     _, X = features(100)
     with pytest.raises(InvalidInputError, match="'squared', 'huber'"):
         sordino.HeavyTailedRegressor(1.0, loss="quantile").fit(X, X[:, 0])
+
+
+def test_amounts_of_persons_are_those_of_persons_and_not_of_rows():
+    public = np.random.default_rng(2)
+    rows = np.where(public.random(6000) < 0.9, 1, 30)  # a tenth of the persons have nearly all of the rows
+    person = np.repeat(np.arange(rows.size), rows)
+    X, other = public.normal(size=(person.size, 3)), (rows > 1)[person]
+    y = np.exp(np.where(other, -0.4, 0.4) * X[:, 0]) * public.gamma(2.0, 0.5, person.size)
+    plain = GammaRegressor(alpha=0).fit(X, y, sample_weight=(1 / rows)[person])
+    model = sordino.LinearRegression(4.0, 1e-6, loss="gamma", data_norm=8.0, target_bound=60.0)
+    assert model.fit(X, y, groups=person).coef_[0] == pytest.approx(plain.coef_[0], abs=0.1)

@@ -70,6 +70,7 @@ LINEAR = (
     ("SparseLinearRegression", "numbers", "huber", "huber"),
     ("SparseLinearRegression", "counts", "poisson", "poisson"),
     ("LinearRegression", "numbers", "squared", "squared"),
+    ("LinearRegression", "counts", "gamma", "gamma"),
     ("LinearClassifier", "signs", "squared_hinge", "squared-hinge"),
     ("LogisticRegression", "labels", None, "multinomial"),
 )
@@ -110,7 +111,7 @@ def unknown_owner_rows() -> Iterator[Subject]:
 
     And records that are asked as several rows.
     """
-    asked = ((5, "auto"), (5, "gd"), (5, "sgd"), (0, "ight"), (1, "auto"))
+    asked = ((5, "auto"), (5, "gd"), (5, "sgd"), (6, "auto"), (0, "ight"), (1, "auto"))
     for form, solver in ((LINEAR[at], solver) for at, solver in asked):
         known = _linear(form, solver, {"rows_per_person": 3}, PLAIN)
 

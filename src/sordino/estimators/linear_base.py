@@ -439,7 +439,7 @@ class LinearModel(LinearParameters, Coefficients):
         """
         support, name = self.person_default != "gd", self._loss().name
         plain = (grouped and support) or not capabilities_of("auto").knows(name)
-        plain = plain or (name in ("quantile", "gamma") and (grouped or support))
+        plain = plain or (name == "quantile" and grouped) or (name in ("quantile", "gamma") and support)
         return self.person_default if plain and self.solver == "auto" else self.solver
 
     def _weights(self, declared: Any, X: Any, other: Floats | None) -> tuple[Floats | None, tuple[str, ...]]:
