@@ -385,7 +385,8 @@ def owner_facts(estimator: Any) -> tuple[str, ...]:
     """Return the line of a report about persons whose rows nobody tells apart."""
     if estimator.rows_per_person is None:
         return ()
-    return (f"rows_per_person = {declared_rows(estimator)} (nobody has more; declared)",)
+    most = declared_rows(estimator)
+    return (Fact(f"rows_per_person = {most} (nobody has more; declared)", most=most),)
 
 
 def refuse_unknown_owners(estimator: Any, where: str) -> None:

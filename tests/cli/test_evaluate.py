@@ -86,7 +86,7 @@ def test_numbers_are_scored_within_bounds_that_are_typed(folder):
     found = json.loads((folder / "s.json").read_text("utf-8"))
     assert (found["value"], found["worse than constant"]) == (None, None)
     assert hidden in found["notes"]
-    typed("report", "l.sordino", "--scores", "s.json", "--output", "l.html")
+    typed("report", "l.sordino", "--scores", "s.json", "--output", "l.html", code=1)
     page = (folder / "l.html").read_text("utf-8")
     assert 'data-name="value">not known' in page
     assert "noise hides deviations below" in page
@@ -174,7 +174,7 @@ def test_a_score_with_an_interval_as_wide_as_it_can_be_is_not_known(rates, folde
     assert "Note: not known, noise hides it" in told
     found = json.loads((folder / "s.json").read_text("utf-8"))
     assert [line["value"] for line in found["groups"]] == [None, None]
-    typed("report", rates, "--scores", "s.json", "--output", "s.html")
+    typed("report", rates, "--scores", "s.json", "--output", "s.html", code=1)
     page = (folder / "s.html").read_text("utf-8")
     assert page.count('data-name="value">not known<') == 2
     assert "number of records: 400, all groups together" in page
@@ -227,7 +227,7 @@ def test_a_score_that_is_that_of_the_constant_says_so_on_all_three(folder):
     assert f"Note: {said}." in typed(*words)
     found = typed_json(*words, "--force")
     assert (said in found["notes"], found["worse than constant"]) == (True, None)
-    typed("report", "c.sordino", "--scores", "c.json", "--output", "c.html")
+    typed("report", "c.sordino", "--scores", "c.json", "--output", "c.html", code=1)
     page = (folder / "c.html").read_text("utf-8")
     assert said in page
     assert "number of records: 800</small>" in page

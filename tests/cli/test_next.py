@@ -172,7 +172,7 @@ def test_inspect_and_evaluate_say_of_an_edited_model_that_the_ledger_knows_anoth
     score = ("people.csv", "--target", "y", *booked, "--epsilon", 1)
     assert f"Note: {denied}." in typed("evaluate", "e.sordino", *score)
     assert denied not in typed("evaluate", model, *score)
-    typed("report", "e.sordino", *booked[:2], "--output", "e.html")
+    typed("report", "e.sordino", *booked[:2], "--output", "e.html", code=1)
     assert denied in Path("e.html").read_text("utf-8")
 
 

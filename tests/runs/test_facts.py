@@ -71,7 +71,7 @@ def test_facts_keep_what_they_know_through_files_and_copies():
     model = sordino.LogisticRegression(1.0, schema=schema(missing="leave out")).fit(table())
     report = model.privacy_
     known = [vars(fact) for fact in report.public]
-    assert known[0] == {"origin": "counted", "units": 600, "leaves_out": False}
+    assert known[0] == {"origin": "counted", "units": 600, "leaves_out": False, "most": 0}
     for again in (
         PrivacyReport.from_json(report.to_json()),
         pickle.loads(pickle.dumps(report)),

@@ -39,7 +39,7 @@ def inspect(model: Path, top: int, ledger: str | None, dataset: str | None) -> N
     run = facts.get("about", {}).get("run")
     if ledger is not None and (booked := (run or {}).get("dataset", dataset)) is not None:
         shared.require_budget(ledger, booked)
-    standing = ask_ledger(fitted, ledger, {"dataset": dataset, **(run or {})})
+    standing = ask_ledger(fitted, ledger, {"dataset": dataset} | {k: v for k, v in (run or {}).items() if v})
     if shared.wants_json():
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
         out["ledger"] = None if standing is None else {"status": standing.status, "words": standing.line}
@@ -90,11 +90,19 @@ def ask_ledger(model: Any, ledger: str | None, run: dict[str, Any]) -> Any:
     from sordino.report.standing import standing_of
     from sordino.saving.files import report_of
 
-    report, dataset = report_of(model), run.get("dataset") or ("" if "dataset" in run else None)
+    report, dataset = report_of(model), dataset_of(model, run)
     if report is None:
         return None
     ran = (run["started"], run["finished"]) if "started" in run else None
     return standing_of(model, report, Books(ledger, dataset), ran)
+
+
+def dataset_of(model: Any, run: dict[str, Any]) -> str | None:
+    """Return where a run was booked, as its file or the model says; "" says that it was booked nowhere."""
+    from sordino.estimators.pipeline import final_step
+
+    known = run.get("dataset") or getattr(final_step(model), "dataset_id", None)
+    return known or ("" if "command" in run else None)
 
 
 def _effect(shape: Any) -> tuple[str, ...]:
@@ -152,7 +160,7 @@ def report(
 ) -> None:
     """Write the page on MODEL that a review board signs: one file, no scripts, nothing loaded from elsewhere.
 
-    With --ledger it shows the budget before and after.
+    With --ledger it shows the budget before and after. The status is 1 where nobody should sign it.
     """
     import sordino
     from sordino.saving import about
@@ -192,6 +200,8 @@ def report(
         lines.append(f"Not stated on the page: {', '.join(missing)}.")
     told = {"output": output, "privacy": facts["report"], "status": standing.status}
     shared.result({**told, "do not sign": list(map(str, standing.doubts))}, "\n".join(lines))
+    if standing.doubts:
+        raise click.exceptions.Exit(1)
 
 
 def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> Any:
@@ -211,7 +221,7 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> An
     if "version" in run:
         code = f", code {run['code'][:16]}" if "code" in run else ""
         facts["Saved by"] = f"Sordino {run['version']}{code}"
-    dataset = run.get("dataset") or ("" if "dataset" in run else None)  # "": it says that it has none
+    dataset = dataset_of(model, run)
     more |= {"dataset_id": dataset, "person": run.get("person"), "config": run.get("settings")}
     said = {**run.get("signed", {})}
     titles = {"basis": "Legal basis", "recipients": "Recipients", "kept_until": "Kept until"}
@@ -222,7 +232,13 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> An
         places = [settings.pop("model")] if "of" in run else []
         places.append(settings.pop("data", "-"))
         more["command"] = shared.command_line(run["command"], *places, **book, **settings)
-    page = report_html(model, **more)
+    scores = "" if not more.get("scores") else " --scores SCORE..."
+    kind = (
+        "inspect MODEL --ledger LEDGER"
+        if "of" in run
+        else f"report MODEL --ledger LEDGER{scores} --output PAGE"
+    )
+    page = report_html(model, check=f"sordino {kind}", **more)
     output.write_text(page, encoding="utf-8")
     return page.standing
 
@@ -280,6 +296,6 @@ def _value(found: dict[str, Any], digest: str) -> Any:
             raise InvalidInputError(
                 f"The score {value:g} lies outside of its own interval, {low:g} to {high:g}."
             )
-        return PrivateFloat(value, report, (low, high), None, baseline, of)
+        return PrivateFloat(value, report, (low, high), None, baseline, of, str(found["metric"]))
 
     return [(line["group"], number(line)) for line in found["groups"]] if "groups" in found else number(found)

@@ -117,7 +117,8 @@ def private_score(
     secure = check_flag("secure_noise", secure_noise)
     sample = Sample(n, rows.shape[1], Relation.parse(relation), unit, secure, most)
     sizes: list[str] = [Fact.number_of(unit if most == 1 else "record", n)]
-    sizes += [f"rows_per_person = {most} (nobody has more; declared with the model)"] if most > 1 else []
+    said = Fact(f"rows_per_person = {most} (nobody has more; declared with the model)", most=most)
+    sizes += [said] * (most > 1)
     task = Task(
         statistic("row-means", sample, centre=chosen.centre, radius=chosen.radius),
         sample,
@@ -131,7 +132,7 @@ def private_score(
         return replace(chosen.curve(fitted.result, n, level, fitted.report), model=model_digest(model))
     found, report = fitted.result, fitted.report
     if row.numbers:
-        told = [outside_words(limits, *chosen.baseline(found))]
+        told = [outside_words(limits, *chosen.baseline(found, n))]
         found, chosen = chosen.inner_means(found), chosen.inner
         if row.name == "r2":
             told += [words_without_r2(chosen, found, n, level), words_of_clip(row, limits)]
@@ -142,12 +143,12 @@ def private_score(
     whole = getattr(getattr(chosen, "inner", chosen), "limits", (0.0, 1.0))
     unlike = row.name == "r2" and words_of_clip(row, limits)  # the constant's errors have no clip
     declared = None if row.constant is None or unlike else (row.constant(limits.classes), 0.0)
-    constant = chosen.baseline(found) if isinstance(chosen, Beside) else declared
+    constant = chosen.baseline(found, n) if isinstance(chosen, Beside) else declared
     largest = 1.0 if row.share else math.inf  # noise may take a share beyond 1
-    said = None if constant is None else (sign * min(constant[0], largest), constant[1])
+    best = None if constant is None else (sign * min(constant[0], largest), constant[1])
     interval = min(ends), max(ends)
     value = math.nan if interval == tuple(sorted(sign * end for end in whole)) else value
-    return PrivateFloat(value, report, interval, None, said, model_digest(model))
+    return PrivateFloat(value, report, interval, None, best, model_digest(model), metric or row.name)
 
 
 def private_scores_by(

@@ -621,7 +621,7 @@ class GroupBy:
         if most is None:
             return [Fact.number_of("person", n)], ("each person counts once, split evenly over all rows",)
         if self.keys.owners is None:
-            said = Fact(f"no person has more than {most} rows, declared")
+            said = Fact(f"no person has more than {most} rows, declared", most=most)
             return [Fact.number_of("record", n), said], ()
         return [Fact.number_of("person", n)], (f"each row counts, of a person {most} rows at most",)
 

@@ -545,13 +545,15 @@ def level_distance(shares: Floats, most: float = math.inf) -> float:
 class Beside:
     """A metric with further columns, from which the score of the best constant is read.
 
-    ``aside`` makes them, of norm at most one; ``constant`` reads it off their noisy means up to ``rounding``.
+    ``aside`` makes them, of norm at most one; ``constant`` reads it off their noisy means up to ``rounding``,
+    and ``spread``, given its gradient too, at least the variance of a record's part of it.
     """
 
     inner: Any
     size: int
     aside: Callable[[Judged], Floats]
     constant: Callable[[Floats], float]
+    spread: Callable[[Floats, Floats], float]
     rounding: float = 0.0
     weight: float = _ASIDE
 
@@ -579,14 +581,20 @@ class Beside:
         estimate: Estimate = self.inner.estimate(self.inner_means(found), n, confidence)
         return estimate
 
-    def baseline(self, found: NoisyMeans) -> tuple[float, float]:
-        """Return what the best constant scores, less what noise adds, and the deviation, by parabolas."""
+    def baseline(self, found: NoisyMeans, n: float) -> tuple[float, float]:
+        """Return what the best constant scores, less what noise adds, and the deviation, by parabolas.
+
+        The deviation is that of the noise and of drawing n records.
+        """
         scale = self.weight * self.inner.radius
-        means, steps = found.value[-self.size :] / scale, found.noise / scale * np.eye(self.size)
+        noisy, step = float(found.noise > 0.0), found.noise / scale or 1e-9
+        means, steps = found.value[-self.size :] / scale, step * np.eye(self.size)
         value = self.constant(means)
         up, down = (np.array([self.constant(means + s) - value for s in ends]) for ends in (steps, -steps))
-        deviation = math.hypot(*(up - down) / 2.0, *(up + down) / math.sqrt(2.0), self.rounding)
-        return float(value - (up + down).sum() / 2.0), deviation
+        sampling = math.sqrt(max(self.spread(means, (up - down) / (2.0 * step)), 0.0) / n)
+        known, added = noisy * (up - down) / 2.0, noisy * (up + down) / 2.0
+        deviation = math.hypot(*known, *math.sqrt(2.0) * added, self.rounding, sampling)
+        return float(value - added.sum()), deviation
 
 
 def count_outside(inner: Any, limits: ScoreLimits) -> Beside:
@@ -596,7 +604,7 @@ def count_outside(inner: Any, limits: ScoreLimits) -> Beside:
         inside = (judged.targets >= limits.low) & (judged.targets <= limits.high)
         return (~inside).astype(np.float64)[:, None]
 
-    return Beside(inner, 1, aside, lambda means: float(means[0]), weight=_ASIDE / 2.0)
+    return Beside(inner, 1, aside, lambda means: float(means[0]), lambda *_: 0.0, weight=_ASIDE / 2.0)
 
 
 def outside_words(limits: ScoreLimits, share: float, noise: float) -> str:
@@ -610,9 +618,20 @@ def outside_words(limits: ScoreLimits, share: float, noise: float) -> str:
     )
 
 
+def spread_of_shares(shares: Floats, slopes: Floats) -> float:
+    """Return the variance of a record's part of a function of shares, given its gradient."""
+    kept = np.maximum(shares, 0.0)
+    kept = kept / max(float(kept.sum()), 1e-12)
+    return float(kept @ slopes**2 - (kept @ slopes) ** 2)
+
+
 def beside_classes(inner: Any, classes: int, constant: Callable[[Floats], float]) -> Beside:
     """Return a metric of labels with the shares of the classes beside it."""
-    return Beside(inner, classes, lambda judged: one_hot(judged.codes, judged.codes, classes), constant)
+
+    def aside(judged: Judged) -> Floats:
+        return one_hot(judged.codes, judged.codes, classes)
+
+    return Beside(inner, classes, aside, constant, spread_of_shares)
 
 
 def beside_moments(inner: Any, limits: ScoreLimits) -> Beside:
@@ -627,7 +646,11 @@ def beside_moments(inner: Any, limits: ScoreLimits) -> Beside:
         mean, square = math.sqrt(2.0) * means
         return half**2 * float(square - mean**2)
 
-    return Beside(inner, 2, aside, variance)
+    def spread(means: Floats, _: Floats) -> float:
+        value, largest = variance(means), half**2 * (1.0 + abs(float(math.sqrt(2.0) * means[0]))) ** 2
+        return value * (largest - value)  # no law of errors up to the largest has more (Bhatia and Davis)
+
+    return Beside(inner, 2, aside, variance, spread)
 
 
 def beside_cells(inner: Any, limits: ScoreLimits) -> Beside:
@@ -644,9 +667,10 @@ def beside_cells(inner: Any, limits: ScoreLimits) -> Beside:
         lower, upper = (one_hot(cells + k, places, CELLS + 1) for k in (0, 1))
         return lower + (places - cells)[:, None] * (upper - lower)
 
-    return Beside(
-        inner, CELLS + 1, aside, lambda shares: width * level_distance(shares, bound / width), width / 16.0
-    )
+    def constant(shares: Floats) -> float:
+        return width * level_distance(shares, bound / width)
+
+    return Beside(inner, CELLS + 1, aside, constant, spread_of_shares, width / 16.0)
 
 
 def beside_rate(inner: Any, limits: ScoreLimits) -> Beside:
@@ -662,7 +686,12 @@ def beside_rate(inner: Any, limits: ScoreLimits) -> Beside:
         mean, product = units * means
         return 2.0 * float(product - xlogy(max(mean, 0.0), max(mean, 1e-300)))
 
-    return Beside(inner, 2, aside, constant)
+    def spread(means: Floats, _: Floats) -> float:
+        value, mean = constant(means), max(float(units[0] * means[0]), 1e-12)
+        ends = (mean, xlogy(top, top / mean) - top + mean)  # a record of nobody, and of the largest count
+        return value * (2.0 * max(ends) - value)  # as of squared errors
+
+    return Beside(inner, 2, aside, constant, spread)
 
 
 def _sklearn(name: str, *parts: str) -> Callable[[Judged], float]:

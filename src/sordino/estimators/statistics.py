@@ -34,8 +34,8 @@ from sordino.values import among, check_count, check_flag, check_positive, check
 class PrivateFloat(float):
     """A released number: a float with ``privacy`` (the report), ``interval`` and ``threshold``.
 
-    A score also has ``baseline``, what the best constant scores and the deviation of the noise in that, and
-    ``model``, the digest of what was scored.
+    A score also has ``baseline``, what the best constant scores and its standard error,
+    ``model``, the digest of what was scored, and ``metric``. None of it can be set to something else.
     """
 
     privacy: PrivacyReport
@@ -43,6 +43,7 @@ class PrivateFloat(float):
     threshold: float | None
     baseline: tuple[float, float] | None
     model: str
+    metric: str
 
     def __new__(
         cls,
@@ -52,12 +53,15 @@ class PrivateFloat(float):
         threshold: float | None = None,
         baseline: tuple[float, float] | None = None,
         model: str = "",
+        metric: str = "",
     ) -> PrivateFloat:
         """Attach what is known about the number."""
-        out = super().__new__(cls, value)
-        out.privacy, out.interval, out.threshold = privacy, interval, threshold
-        out.baseline, out.model = baseline, model
+        out, facts = super().__new__(cls, value), (privacy, interval, threshold, baseline, model, metric)
+        out.__dict__.update(zip(PrivateFloat.__annotations__, facts, strict=True))
         return out
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise InvalidInputError(f"Expected nobody to set {name}: it is what was released with the number.")
 
     def __repr__(self) -> str:
         return f"{float(self)!r} (epsilon = {at_most(self.privacy.epsilon)})"
@@ -66,7 +70,7 @@ class PrivateFloat(float):
         return repr(float(self))
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return float(self), self.privacy, self.interval, self.threshold, self.baseline, self.model
+        return float(self), *self.__dict__.values()
 
 
 class PrivateArray(np.ndarray):

@@ -26,6 +26,7 @@ from sordino.errors import (
     LedgerError,
     LedgerWarning,
     ReservationEndedError,
+    RoleError,
     SordinoError,
     UnsupportedError,
 )
@@ -256,7 +257,8 @@ def attested(kind: str, entries: Sequence[Entry], owners: Mapping[int, str]) -> 
     """
     found: dict[str, tuple[int, ...]] = {}
     for entry in entries:
-        said = re.fullmatch(rf"{kind} of reservation ((?:[0-9]{{1,18}}, )*[0-9]{{1,18}})", entry.description)
+        words = entry.description.partition(", schema ")[0]
+        said = re.fullmatch(rf"{kind} of reservation ((?:[0-9]{{1,18}}, )*[0-9]{{1,18}})", words)
         numbers = tuple(map(int, said[1].split(", "))) if said and entry.event_json == _NOTHING else ()
         makers = {
             owners.get(number, "").split("|")[:5] == owners.get(entry.sequence, "").split("|")[:5]
@@ -643,14 +645,17 @@ class Ledger:
             store.update_account(replace(dataset, account=account))
         return entry
 
-    def attest(self, dataset_id: str, event: dp.DpEvent, digests: Sequence[str], file: str = "") -> None:
+    def attest(
+        self, dataset_id: str, event: dp.DpEvent, digests: Sequence[str], file: str = "", schema: str = ""
+    ) -> None:
         """Write down which model this process released under its settled reservations for an event.
 
         Each of ``digests``, of the private parts of a model, is a line of its own at the end of the history,
         in the chain of all others, which costs nothing. They are written once for a run, when its fit ends:
         who edits the model later finds them there. A process that ends before leaves none, and then nobody
         can say which model it was. ``file`` is the digest of a file with this model, or of a score, with what
-        it says of the run. **Privacy.** A digest is a function of released and declared facts.
+        it says of the run; the digest of the ``schema`` tells other names of the same table (:meth:`alike`).
+        **Privacy.** A digest is a function of released and declared facts.
         """
         said = [(kind, text(d, kind)) for kind, ds in (("model", digests), ("file", [file])) for d in ds if d]
         for one in self.parts(name(dataset_id, "dataset_id")):
@@ -670,7 +675,8 @@ class Ledger:
                     if not run or found in known[kind]:
                         continue
                     dataset = replace(dataset, account=dataset.account.book(charge))
-                    words = f"{kind} of reservation {', '.join(map(str, run))}", found, ""
+                    table = f", schema {schema}" * (kind == "model" and bool(schema))
+                    words = f"{kind} of reservation {', '.join(map(str, run))}{table}", found, ""
                     number = dataset.account.count
                     entry = Entry(one, number, Status.SETTLED, _NOTHING, charge, *words, now(), now())
                     store.insert_entry(entry, sign_owner(""))
@@ -683,6 +689,18 @@ class Ledger:
     def files(self, dataset_id: str) -> dict[str, tuple[int, ...]]:
         """Return the reservations of each file that :meth:`attest` wrote down, by its digest."""
         return self._attested("file", dataset_id)
+
+    def alike(self, dataset_id: str, schema: str) -> list[str]:
+        """Return the other data sets, of those that may be read, on which models with a schema were booked.
+
+        Parts of one whole hold other people, as whoever created them declared: they are left out.
+        """
+        whole, found = dataset_id.partition("/")[0], []
+        for other in self.datasets():
+            with suppress(RoleError):
+                lines = () if other.partition("/")[0] == whole else self.history(other)
+                found += [other] * any(e.description.endswith(f", schema {schema}") for e in lines)
+        return found
 
     def _attested(self, kind: str, dataset_id: str) -> dict[str, tuple[int, ...]]:
         with self._store.transaction(write=False) as store:

@@ -24,6 +24,7 @@ from sordino.ledger.store import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
 from sordino.runs.report import Booked, guess, percent, templates_of
+from sordino.tables.schema import Schema
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -228,17 +229,29 @@ class Booking:
 
 @dataclass(frozen=True)
 class Unbooked:
-    """Why a page shows no reservation; ``denied`` where a ledger was asked and has none."""
+    """Why a page shows no reservation; ``denied`` where a ledger was asked and has none.
+
+    ``doubt`` says of a run whose ledger nobody asked why nobody should sign for it.
+    """
 
     words: str
+    doubt: str = ""
     denied: bool = False
 
 
-_NOWHERE = Unbooked("The run was booked on no ledger, so nobody has added it to what else was released.")
+_NOWHERE = Unbooked(
+    "The run was booked on no ledger, so nobody has added it to what else was released.",
+    "it was booked on no ledger. Fit with --ledger and --dataset (in Python ledger and dataset_id)",
+)
 _NOT_TOLD = Unbooked(
     "This page was not told of a ledger, so it cannot say whether the run was booked. Written with "
     "--ledger and --dataset (in Python ledger and dataset_id) it shows the reservation; without one "
-    "nobody has counted what else was released."
+    "nobody has counted what else was released.",
+    "no ledger was asked. Name the --ledger and --dataset of the run",
+)
+_NO_PLACE = Unbooked(
+    "Nothing says on which data set of the ledger the run was booked.",
+    "the ledger could not be asked: nothing says on which of its data sets it was booked. Name the --dataset",
 )
 
 
@@ -270,7 +283,8 @@ class Books:
         With the ``digests`` of a model's parts the ledger has to know that these are what was released.
         """
         if self._ledger is None or not self.dataset_id:
-            return report, _NOWHERE if self.dataset_id == "" else _NOT_TOLD
+            unknown = _NOT_TOLD if self._ledger is None else _NO_PLACE
+            return report, _NOWHERE if self.dataset_id == "" else unknown
         try:
             place = self.dataset_id if digests else self._place_of(report)
             found = self._match(report, place, ran, digests)
@@ -280,6 +294,18 @@ class Books:
         except SordinoError as error:
             found = Unbooked(f"The ledger could not be read ({type(error).__name__}).", denied=True)
         return found.confirm(report, self.book) if isinstance(found, Booking) else report, found
+
+    def alike(self, schema: Schema | None, booking: Booking | Unbooked) -> str:
+        """Return the warning about models with this schema on other data sets of the ledger; "" for none."""
+        if schema is None or isinstance(booking, Unbooked):
+            return ""
+        place = booking.history.dataset_id
+        names = ", ".join(repr(name) for name in self.book.alike(place, schema.digest[:12]))
+        words = (
+            f"the ledger has models with the same schema on other data sets, {names}: where they hold "
+            f"the same {booking.history.policy.unit}s as {place!r}, budgets and bets of all of them add up"
+        )
+        return words * bool(names)
 
     def _match(
         self, report: PrivacyReport, place: str, ran: tuple[str, str] | None, digests: Sequence[str]

@@ -27,7 +27,7 @@ from sordino.errors import InvalidInputError, SordinoError
 from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.intervals import Intervals, PredictionIntervals, spread_of
 from sordino.estimators.metrics import HIDDEN_SCORE, CalibrationCurve, metric_row, score_words, span_words
-from sordino.estimators.pipeline import pipeline_privacy, schema_of
+from sordino.estimators.pipeline import final_step, pipeline_privacy, schema_of
 from sordino.estimators.statistics import PrivateFloat
 from sordino.ledger.address import code_digest
 from sordino.ledger.address import person as user
@@ -376,11 +376,13 @@ def scores_of(
     scores: Any,
     digest: str = "",
     books: Books | None = None,
+    unit: str = "",
 ) -> list[Line]:
     """Return private scores as lines; a calibration curve by its error, a table by its groups.
 
-    A score that says which model it is of must be of the model with this digest. ``books`` say how far a
-    ledger confirms its report.
+    A score says itself by which metric it judges: its name here is a caption. One that says which model it is
+    of must be of the model with this digest. ``books`` say how far a ledger confirms its report, ``unit`` is
+    that of the target.
     """
     out, books = [], books or Books(None, None)
     for name, value in (scores if isinstance(scores, Mapping) else {}).items():
@@ -395,8 +397,11 @@ def scores_of(
             rows = zip(value.rows, value.value.tolist(), value.low.tolist(), value.high.tolist(), strict=True)
             for row, number, *ends in rows:
                 title = ", ".join(f"{k}={v}" for k, v in zip(value.keys, row, strict=True))
-                parts.append((title, PrivateFloat(number, value.privacy, (ends[0], ends[1]))))
-        lines = [_score(f"{name}, {group}", part) for group, part in parts] or [_score(str(name), value)]
+                known = value.privacy, (ends[0], ends[1]), None, None, of, value.statistic
+                parts.append((title, PrivateFloat(number, *known)))
+        lines = [_score(str(name), part, unit, f", {group}") for group, part in parts] or [
+            _score(str(name), value, unit)
+        ]
         report, part = getattr(parts[0][1] if parts else value, "privacy", None), f"the score {str(name)!r}"
         told = "nothing was paid: right only where these records are public, as somebody said"
         lines[0] |= {
@@ -423,24 +428,28 @@ def scores_of(
     return out
 
 
-def _score(name: str, value: Any) -> Line:
-    row = metric_row(re.split(r" by | on |, | \(", name)[0].lower().replace(" ", "_"))
+def _score(caption: str, value: Any, unit: str, group: str = "") -> Line:
+    metric = "calibration" if isinstance(value, CalibrationCurve) else getattr(value, "metric", "")
+    row, name = metric_row(metric), re.split(r" by | on |, | \(", caption)[0].lower().replace(" ", "_")
+    called = "" if metric in ("", name) else f"{metric.replace('_', ' ')}; whoever wrote this page calls it "
+    title = f'{called}"{caption}"{group}' if called else caption + group
+    unit = {"mae": unit, "mse": f"{unit} squared"}.get(row.name, "") if row and unit else ""
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
     counted = [fact for fact in getattr(report, "public", ()) if fact.origin in _IN_SCORES]
     by_person = any(fact.origin is Source.IDS for fact in counted)
     whose = "person adds the mean over their records of" if by_person else "record adds"
     added = "" if row is None else f"each {whose}: {row.words}"
     said = (added, *counted, *getattr(report, "notes", ()))
-    out: Line = {"name": name, "words": "; ".join(filter(None, said))}
+    out: Line = {"name": title, "words": "; ".join(filter(None, said))}
     if isinstance(value, CalibrationCurve):
         words = "expected calibration error, made larger by noise: it has no interval, its cells have"
         return out | {"text": f"{value.error:.3f}", "interval": words}
     number = float(value)
     constant = getattr(value, "baseline", None)
-    verdict = "" if row is None else row.verdict(name, number, ends or (), constant)
+    verdict = "" if row is None else row.verdict(metric, number, ends or (), constant)
     most = 1.0 if row is not None and row.share else math.inf
     baseline = "; ".join(filter(None, (constant_words(constant, most), verdict)))
-    out |= {"text": plain_number(number, 4), "interval": "exact", "baseline": baseline}
+    out |= {"text": plain_number(number, 4), "interval": "exact", "baseline": baseline, "unit": unit}
     if ends is None:
         return out
     low, high = map(float, ends)
@@ -459,7 +468,7 @@ def clip_words(report: Any) -> str:
 
 
 def constant_words(baseline: tuple[float, float] | None, most: float = math.inf) -> str:
-    """Return what the best constant scores, between twice the deviation of its noise, up to half of it.
+    """Return what the best constant scores, between twice its standard error, up to half of it.
 
     ``most`` is the largest score there is: noise may lie beyond it.
     """
@@ -467,7 +476,7 @@ def constant_words(baseline: tuple[float, float] | None, most: float = math.inf)
         return ""
     value, noise = baseline
     if abs(value) < 4 * noise:
-        return "not known, noise hides it: pay more"
+        return "not known: pay more, or score more records"
     ends = span_words(value - 2 * noise, min(value + 2 * noise, most))
     return plain_number(value, 4) + f", 95 % interval {ends}" * (noise > 0)
 
@@ -492,6 +501,7 @@ def report_html(
     approver: str | None = None,
     config: str | Mapping[str, Any] | None = None,
     command: str | None = None,
+    check: str | None = None,
     title: str | None = None,
     ledger: Any = None,
     ran: tuple[str, str] | None = None,
@@ -513,7 +523,8 @@ def report_html(
     author : who wrote the page; stands beside who ran it.
     purpose, controller, approver : what it is for, who answers for the data, who signs.
     config : the settings of the run, a text or a mapping; None takes the model's parameters.
-    command : how it was run, for the section on how to do it again.
+    command, check : how it was run, for the section on how to do it again, and how whoever signs makes the
+        page again.
     title : of the page.
     scores : results of :func:`sordino.private_score` or :func:`sordino.private_scores_by` (or plain numbers
         from public records) by name; a score of another model is refused.
@@ -531,6 +542,8 @@ def report_html(
     report = report_of(model, assume_public)
     copied, digest = report.copied, "" if isinstance(model, PrivacyReport) else model_digest(model)
     dataset_id = getattr(model, "dataset_id", None) if dataset_id is None else dataset_id
+    if dataset_id is None and not copied and getattr(model, "ledger", report) is None:
+        dataset_id = ""  # it was booked nowhere
     # nobody asked for the name of the model's own ledger
     books = Books(
         getattr(model, "ledger", None) if ledger is None else ledger, dataset_id, ledger is not None
@@ -539,13 +552,14 @@ def report_html(
     booked = booking if isinstance(booking, Booking) else None
     known = booked.person if copied and booked else "" if copied else user()
     origin = provenance(model, dataset_id, person or known, config)
-    judged = scores_of(scores, digest, books)
-    unmarked = unmarked_columns(schema_of(getattr(model, "model", model)), booking)
+    schema = schema_of(getattr(model, "model", model))
+    judged = scores_of(scores, digest, books, getattr(getattr(schema, "target", None), "unit", None) or "")
+    unmarked = unmarked_columns(schema, booking)
     part, both, lines = "the model", report, list(judged)
     if isinstance(model, (Intervals, PredictionIntervals)):
         part, both, line = _with_model(model, report, base, books)
         lines.append(line)
-    standing = Standing.of(report, booking, part, lines, unmarked, both)
+    standing = Standing.of(report, booking, part, lines, unmarked, both, books.alike(schema, booking))
     refit = f"model = sordino.{contents['kind']}(...)  # the settings below\nmodel.fit(X, y)"
     people = {
         "Run by": origin["person"],
@@ -576,6 +590,7 @@ def report_html(
         assumptions=_declaring_parties(report, origin["person"], unmarked),
         compared=compare_attacks(both),
         attacked=attack_section(model) if report.status.holds else "",
+        check=check or f"report_html(model, ledger=LEDGER, dataset_id={dataset_id!r}, ...).standing",
         command=command or (refit if hasattr(model, "fit") else ""),
         event=_shorten(json.dumps(encode(report.event), indent=1)),
     )
@@ -605,7 +620,9 @@ def _with_model(
     """Return the name of a run of intervals, its guarantee with the model, and what is said of both."""
     fitted = getattr(found, "fitted", found.model)
     own = report_of(fitted)
-    base = base or standing_of(fitted, own, books if own.copied else Books(None, books.dataset_id))
+    fitted_on = final_step(fitted)
+    own_books = Books(getattr(fitted_on, "ledger", None), getattr(fitted_on, "dataset_id", None) or "")
+    base = base or standing_of(fitted, own, books if own.copied else own_books)
     line: Line = {"doubts": base.doubts}
     if (own.unit, own.relation) != (report.unit, report.relation):
         words = f"the model protects one {own.unit} ({own.relation.value}), and its price is not counted here"

@@ -62,11 +62,13 @@ class Standing:
         lines: Sequence[Mapping[str, Any]] = (),
         unmarked: Sequence[Column] = (),
         both: PrivacyReport | None = None,
+        alike: str = "",
     ) -> Standing:
         """Return the standing of a part of a page.
 
         ``lines`` are those of the scores beside it, ``unmarked`` columns that were learned and do not say so.
         ``both`` is the guarantee of the part and of the model under it; None where there is no other.
+        ``alike`` warns of other names of the same table.
         """
         warning = (both or report).warning
         doubts = [
@@ -77,7 +79,9 @@ class Standing:
         status = Status.worst([report.status, *(doubt.status for doubt in doubts)])
         said = isinstance(booking, Booking) and (report.is_private or booking.doubt)
         booked = booking.confirmation if isinstance(booking, Booking) and said else ""
-        cautions = filter(None, [warning, *(line.get("caution") for line in lines)])
+        if isinstance(booking, Unbooked) and report.is_private and not booking.denied:
+            booked = "counted by no ledger"
+        cautions = filter(None, [warning, alike, *(line.get("caution") for line in lines)])
         weak = bool(warning) or any(line.get("weak") for line in lines)
         exact = any(line.get("exact") for line in lines)
         return cls(report, part, status, booked, tuple(doubts), tuple(cautions), weak, exact)
@@ -135,10 +139,13 @@ def doubts_of(part: str, report: PrivacyReport, booking: Booking | Unbooked) -> 
         words, denied, status = booking.words, True, Status.COPY
     elif isinstance(booking, Booking) and booking.doubt:
         words, denied, status = booking.explanation, booking.doubt == "another", Status.COPY
+    elif isinstance(booking, Unbooked):
+        words = (
+            f"{'read from a file, and ' * report.copied}{booking.doubt}. Without one nobody counts what else "
+            "was released of these records, nor of how many runs this one was chosen"
+        )
     elif report.is_private:
         return ()
-    elif isinstance(booking, Unbooked):
-        words = "read from a file, and no ledger was asked. Name the --ledger and --dataset of the run"
     elif report.copied:
         words = f"the ledger does not say that {booking.words} ended as planned, with fresh noise"
     else:
@@ -151,7 +158,9 @@ def standing_of(
 ) -> Standing:
     """Return the standing of a fitted model by itself, by the digests of what was released."""
     found, booking = books.find(report, ran, released_digests(model))
-    return Standing.of(found, booking, unmarked=unmarked_columns(schema_of(model), booking))
+    schema = schema_of(model)
+    alike = books.alike(schema, booking)
+    return Standing.of(found, booking, unmarked=unmarked_columns(schema, booking), alike=alike)
 
 
 def unmarked_columns(schema: Schema | None, booking: Booking | Unbooked) -> list[Column]:

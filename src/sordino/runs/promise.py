@@ -184,7 +184,7 @@ class Ask:
 
         return tuple(replace(price, certified=True) if booked(price) else price for price in prices)
 
-    def attest(self, report: PrivacyReport, digests: Sequence[str], file: str = "") -> None:
+    def attest(self, report: PrivacyReport, digests: Sequence[str], file: str = "", schema: str = "") -> None:
         """Write digests of what this process released into the ledger of its run (:meth:`Ledger.attest`).
 
         What cannot be written is a warning: then the ledger does not know it.
@@ -192,7 +192,7 @@ class Ask:
         try:
             book = self.open_ledger()
             if book is not None and self.dataset_id is not None and not report.copied:
-                book.attest(self.dataset_id, report.event, digests, file)
+                book.attest(self.dataset_id, report.event, digests, file, schema)
         except LedgerError as error:
             what = "model" if digests else "score or schema"
             words = f"The ledger could not be told which {what} was released. {error}"

@@ -70,16 +70,21 @@ class Fact(str):
     origin : who says so.
     units : how many are protected, where the line is about their number; else 0.
     leaves_out : records without a target were left out before anybody counted the others.
+    most : so many records one person has at most, where that is declared and nothing can check it; else 0.
     """
 
     origin: Source
     units: int
     leaves_out: bool
+    most: int
 
-    def __new__(cls, what: str, origin: str = "declared", units: int = 0, leaves_out: bool = False) -> Self:
+    def __new__(
+        cls, what: str, origin: str = "declared", units: int = 0, leaves_out: bool = False, most: int = 0
+    ) -> Self:
         """Return the line, with what it knows of itself."""
         self = super().__new__(cls, what)
         self.origin, self.units, self.leaves_out = Source(origin), int(units), bool(leaves_out)
+        self.most = int(most)
         return self
 
     @classmethod
@@ -492,7 +497,7 @@ class PrivacyReport:
             f"Whether or not one {self.unit} is {change}, any output is as likely up to a factor of "
             f"e^{at_most(self.epsilon)}, but for a probability of {_plain_bound(at_most, self.delta)}."
         )
-        words += " This run used seeded noise, so it does not hold." if self.seeded else ""
+        words += self.condition + " This run used seeded noise, so it does not hold." * self.seeded
         return f"For this run alone: {words} {self.on_top}" if self._is_apart else words
 
     @property
@@ -503,7 +508,17 @@ class PrivacyReport:
         words = bet(self.wager, self.trade_off)
         if self.whole is not None:
             words += " This counts the schema, which was learned from records."
-        return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
+        return words + self.condition + " This run used seeded noise, so it does not hold." * self.seeded
+
+    @property
+    def condition(self) -> str:
+        """A sentence on what nothing enforces and the guarantee of a person rests on; else the empty text."""
+        if not (most := max((fact.most for fact in self.public), default=0)):
+            return ""
+        return (
+            f" This holds only for persons with at most {most} record{'s' * (most > 1)}, as somebody "
+            "declared and nobody can check: whoever has more is protected less."
+        )
 
     @property
     def trade_off(self) -> TradeOff:

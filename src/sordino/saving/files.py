@@ -305,8 +305,12 @@ def attest(model: Any, file: str = "") -> None:
     for _, part in getattr(model, "steps", [("", model)]):
         if getattr(part, "ledger", None) is not None:
             digests, report = released_digests(model), report_of(model)
+            schema = getattr(part, "schema", None)
+            known = file, schema.digest[:12] if isinstance(schema, Schema) else ""
             if digests and report is not None:
-                Ask(report.epsilon, report.delta, part.ledger, part.dataset_id).attest(report, digests, file)
+                Ask(report.epsilon, report.delta, part.ledger, part.dataset_id).attest(
+                    report, digests, *known
+                )
             break
 
 
