@@ -386,3 +386,34 @@ def test_the_bet_on_a_person_is_on_all_of_their_records():
     )
     page = report_html(model.fit(X, y, groups=np.arange(600) // 2))
     assert "what the records of one of them hold, or an empty record in their place" in page
+
+
+def test_a_page_that_somebody_edited_is_not_what_its_files_give(ward):
+    """Edited by hand, 54.8 % became 50.1 % and an R2 .93: no command read a page back."""
+    fitted("--purpose", "plan beds")
+    typed("evaluate", "m.sordino", "w.csv", "--epsilon", 0.5, *BOOKED, "--output", "s.json")
+    made = ("--scores", "s.json", "--author", "Ada")
+    page = page_of(*made)[1]
+    assert "sordino report MODEL --ledger LEDGER --scores SCORE... --check PAGE" in page
+    check = ("report", "m.sordino", "--ledger", "l.db", *made, "--check")
+    assert typed(*check, "p.html").startswith("p.html is what these files give: private, confirmed by")
+    bet = re.search(r"at worst ([\d.]+) %", page)[1]
+    Path("q.html").write_text(page.replace(f"at worst {bet} %", "at worst 50.1 %"), "utf-8")
+    told = typed(*check, "q.html", code=1)
+    assert told.startswith("q.html differs from what these files give")
+    assert "The page says: Whoever bets" in told
+    assert "at worst 50.1 %" in told
+    assert f"at worst {bet} %" in told
+    Path("q.html").write_text(page.replace("</style>", ".box { display: none }</style>"), "utf-8")
+    assert "The page says: .box { display: none }" in typed(*check, "q.html", code=1)
+    typed(*check, "p.html", "--output", "r.html", code=2)
+    typed(*check[:-1], code=2)
+
+
+def test_inspect_asks_the_data_set_that_a_model_saved_in_python_names(ward):
+    """It said that no ledger was asked where one was."""
+    book = {"ledger": "l.db", "dataset_id": "ward", "delta": 1e-6, "schema": SCHEMA}
+    sordino.LogisticRegression(1.0, **book).fit(pd.read_csv("w.csv")).save("m.sordino")
+    assert "private, confirmed by ledger l.db" in typed("inspect", "m.sordino", "--ledger", "l.db").replace(
+        "\n", " "
+    )

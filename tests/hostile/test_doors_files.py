@@ -182,9 +182,13 @@ def test_door_03_two_reports_that_disagree_are_refused(tmp_path, change):
 
 def test_door_03_a_pipeline_says_its_guarantee(tmp_path):
     """`inspect` printed none for a pipeline, and `report --json` ended with a mistake in Sordino."""
-    from sklearn.pipeline import make_pipeline
-    from tests.cli.helpers import typed, typed_json
+    import json
 
+    from click.testing import CliRunner
+    from sklearn.pipeline import make_pipeline
+    from tests.cli.helpers import typed
+
+    from sordino.cli.program import main
     from sordino.runs.report import at_most
 
     X = numbers()
@@ -193,7 +197,11 @@ def test_door_03_a_pipeline_says_its_guarantee(tmp_path):
     ).fit(X, 1 * (X[:, 0] > 0))
     file = sordino.save(pipeline, tmp_path / "p.sordino")
     assert f"epsilon {at_most(sordino.pipeline_privacy(pipeline).epsilon)}" in typed("inspect", file)
-    found = typed_json("report", file, "--output", tmp_path / "p.html")
+    words = [str(word) for word in ("report", file, "--output", tmp_path / "p.html", "--json")]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1  # no ledger: nobody should sign
+    found = json.loads(result.stdout)
+    assert found["do not sign"]
     assert found["privacy"]["epsilon"] == sordino.pipeline_privacy(pipeline).epsilon
 
 
@@ -210,7 +218,7 @@ def test_door_18_a_page_takes_no_score_of_another_model(tmp_path):
     page = ("report", one, "--output", tmp_path / "page.html", "--force")
     words = typed(*page, "--scores", tmp_path / "other.json", code=3)
     assert "'other.json' is the score of another model" in words
-    typed(*page, "--scores", tmp_path / "one.json", "--scores", tmp_path / "again.json")
+    typed(*page, "--scores", tmp_path / "one.json", "--scores", tmp_path / "again.json", code=1)
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "accuracy on rows.npz (one.json)" in text
     assert "accuracy on rows.npz (again.json)" in text  # the second took the place of the first
@@ -248,7 +256,7 @@ def test_other_doors_a_page_shows_no_reservation_of_another_run(tmp_path):
     typed(*fit, "--output", tmp_path / "loose.sordino")
     page = ("--output", tmp_path / "page.html", "--force")
     typed("report", tmp_path / "booked.sordino", *page, *booked)
-    typed("report", tmp_path / "loose.sordino", *page, *booked[:2])
+    typed("report", tmp_path / "loose.sordino", *page, *booked[:2], code=1)
     assert "The run was booked on no ledger" in (tmp_path / "page.html").read_text("utf-8")
     said = typed("report", tmp_path / "loose.sordino", *page, *booked, code=3)
     assert "was booked on 'no data set', not on 'ward'" in said
@@ -311,7 +319,7 @@ def test_other_doors_a_page_does_not_confirm_what_somebody_wrote_into_a_file(tmp
     score = (tmp_path / "s.json").read_text("utf-8")
     (tmp_path / "s.json").write_text(score.replace('"data": "rows.npz', '"data": "other.npz'), "utf-8")
     edited("m.sordino", run={"person": "Prof. Maier"})
-    typed("report", "m.sordino", *page, "edited.html")
+    typed("report", "m.sordino", *page, "edited.html", code=1)
     other = (tmp_path / "edited.html").read_text("utf-8")
     denied = "this file is NOT the one that the ledger knows"
     assert (

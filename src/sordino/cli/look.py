@@ -139,7 +139,8 @@ def _numbers(model: Any) -> list[dict[str, Any]]:
 
 @click.command()
 @shared.MODEL
-@click.option("--output", type=shared.OUTPUT, required=True, help="The page.")
+@click.option("--output", type=shared.OUTPUT, help="The page.")
+@click.option("--check", type=click.File(encoding="utf-8"), help="A page to compare with these files.")
 @shared.LEDGER
 @click.option("--scores", type=click.Path(path_type=Path), multiple=True, help="From evaluate --output.")
 @click.option("--author", help="Who wrote the page, beside who ran it.")
@@ -150,7 +151,8 @@ def _numbers(model: Any) -> list[dict[str, Any]]:
 @shared.config_option
 def report(
     model: Path,
-    output: Path,
+    output: Path | None,
+    check: Any,
     ledger: str | None,
     dataset: str | None,
     scores: tuple[Path, ...],
@@ -160,9 +162,12 @@ def report(
 ) -> None:
     """Write the page on MODEL that a review board signs: one file, no scripts, nothing loaded from elsewhere.
 
-    With --ledger it shows the budget before and after. The status is 1 where nobody should sign it.
+    With --ledger it shows the budget before and after. The status is 1 where nobody should sign it. With
+    --check it writes nothing and says what of a page these files do not give: repeat --scores, --author,
+    --title and who signs.
     """
     import sordino
+    from sordino.report.standing import changes
     from sordino.saving import about
     from sordino.saving.files import model_digest
 
@@ -194,18 +199,35 @@ def report(
         )
     names = [name for _, name, _ in found]  # scores of one metric have the names of their files
     named = {n if names.count(n) == 1 else f"{n} ({path.name})": value for path, n, value in found}
-    standing = write_page(fitted, output, run, ledger=ledger, title=title, scores=named, author=author)
-    lines = [f"Report written to {output}: {standing.line}.", *standing.verdict]
+    if (output is None) == (check is None):
+        raise click.UsageError("Expected one of --output, to write the page, and --check, to compare one.")
+    page = page_of(fitted, run, ledger=ledger, title=title, scores=named, author=author)
+    standing, differ = page.standing, [] if check is None else changes(check.read(), page)
+    said = [f"Report written to {output}: {standing.line}."]
+    if output is not None:
+        output.write_text(page, encoding="utf-8")
+    else:
+        words = "differs from what these files give" if differ else "is what these files give"
+        said = [f"{check.name} {words}: {standing.line}.", *differ]
+    lines = [*said, *standing.verdict]
     if missing := [f"--{key.replace('_', '-')}" for key in SIGNED if key not in run["signed"]]:
         lines.append(f"Not stated on the page: {', '.join(missing)}.")
     told = {"output": output, "privacy": facts["report"], "status": standing.status}
-    shared.result({**told, "do not sign": list(map(str, standing.doubts))}, "\n".join(lines))
-    if standing.doubts:
+    told |= {"do not sign": list(map(str, standing.doubts)), "differs": differ}
+    shared.result(told, "\n".join(lines))
+    if standing.doubts or differ:
         raise click.exceptions.Exit(1)
 
 
 def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> Any:
     """Write the page on a model, with what is known of the run that made it; return its standing."""
+    page = page_of(model, run, **more)
+    output.write_text(page, encoding="utf-8")
+    return page.standing
+
+
+def page_of(model: Any, run: dict[str, Any], **more: Any) -> Any:
+    """Return the page on a model, with what is known of the run that made it."""
     from sordino.report import report_html
 
     facts = {}
@@ -236,11 +258,9 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> An
     kind = (
         "inspect MODEL --ledger LEDGER"
         if "of" in run
-        else f"report MODEL --ledger LEDGER{scores} --output PAGE"
+        else f"report MODEL --ledger LEDGER{scores} --check PAGE"
     )
-    page = report_html(model, check=f"sordino {kind}", **more)
-    output.write_text(page, encoding="utf-8")
-    return page.standing
+    return report_html(model, check=f"sordino {kind}", **more)
 
 
 def _score(path: Path, digest: str, run: dict[str, Any]) -> tuple[str, Any]:

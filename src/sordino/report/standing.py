@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import unescape
 from typing import Any, Self
 
 from sordino.estimators.pipeline import schema_of
@@ -128,6 +131,25 @@ class Page(str):
         self = super().__new__(cls, text)
         self.standing = standing
         return self
+
+
+_WRITTEN = re.compile("<dt>Page written</dt><dd>([^<]*)</dd>")
+
+
+def changes(page: str, anew: str) -> list[str]:
+    """Return the lines of a page that are not on the same page made anew, and those that are missing on it.
+
+    Only when it was written may differ; of a ledger on which more was booked since, its lines do too.
+    """
+    known, now = (_WRITTEN.search(text) for text in (page, anew))
+    anew = anew.replace(now[1], known[1]) if known and now else anew
+    given, said = ([line.strip() for line in text.splitlines()] for text in (anew, page))
+    kinds = {"+": "The page says", "-": "The files give"}
+    told = (
+        (line[0], " ".join(unescape(re.sub("<[^>]*>", " ", line[2:])).split()))
+        for line in difflib.ndiff(given, said)
+    )
+    return [f"{kinds[mark]}: {text or 'something that is no text'}" for mark, text in told if mark in kinds]
 
 
 def doubts_of(part: str, report: PrivacyReport, booking: Booking | Unbooked) -> tuple[Doubt, ...]:
