@@ -406,6 +406,10 @@ def test_a_page_that_somebody_edited_is_not_what_its_files_give(ward):
     assert f"at worst {bet} %" in told
     Path("q.html").write_text(page.replace("</style>", ".box { display: none }</style>"), "utf-8")
     assert "The page says: .box { display: none }" in typed(*check, "q.html", code=1)
+    Path("q.html").write_text(
+        page.replace("<dt>Page written</dt><dd>", "<dt>Page written</dt><dd>R2 .93, "), "utf-8"
+    )
+    assert "R2 .93" in typed(*check, "q.html", code=1)
     typed(*check, "p.html", "--output", "r.html", code=2)
     typed(*check[:-1], code=2)
 

@@ -133,7 +133,7 @@ class Page(str):
         return self
 
 
-_WRITTEN = re.compile("<dt>Page written</dt><dd>([^<]*)</dd>")
+_WRITTEN = re.compile("<dt>Page written</dt><dd>([0-9-]{10} [0-9:]{5} UTC)</dd>")
 
 
 def changes(page: str, anew: str) -> list[str]:
@@ -145,10 +145,8 @@ def changes(page: str, anew: str) -> list[str]:
     anew = anew.replace(now[1], known[1]) if known and now else anew
     given, said = ([line.strip() for line in text.splitlines()] for text in (anew, page))
     kinds = {"+": "The page says", "-": "The files give"}
-    told = (
-        (line[0], " ".join(unescape(re.sub("<[^>]*>", " ", line[2:])).split()))
-        for line in difflib.ndiff(given, said)
-    )
+    lines = [*difflib.unified_diff(given, said, n=0, lineterm="")][2:]
+    told = ((line[0], " ".join(unescape(re.sub("<[^>]*>", " ", line[1:])).split())) for line in lines)
     return [f"{kinds[mark]}: {text or 'something that is no text'}" for mark, text in told if mark in kinds]
 
 
