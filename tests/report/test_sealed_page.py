@@ -124,3 +124,20 @@ def test_a_page_names_other_data_sets_with_the_same_schema(model, place, tmp_pat
     ledger.create("elsewhere", sordino.BudgetPolicy(epsilon=9.0, delta=1e-4))
     apart = sordino.LinearRegression(1.0, **{**place, "schema": other, "dataset_id": "elsewhere"}).fit(TABLE)
     assert report_html(apart).standing.colour == ""
+
+
+def test_conditions_of_the_signed_sentence_stand_on_the_first_sheet_and_in_it(place):
+    """They stood in a table behind it: noise in doubles, columns without a source, and scores not shown."""
+    table = {**place, "schema": SCHEMA}
+    for secure in (False, True):
+        model = sordino.LinearRegression(1.0, secure_noise=secure, **table).fit(TABLE)
+        scores = [sordino.private_score(model, TABLE, epsilon=0.2, **place) for _ in range(2)]
+        page = report_html(model, scores={"r2": scores[0]})
+        first, last = page[: page.index("<main>")], page[page.index("<h2>Signatures</h2>") :]
+        for sheet in (first, last):
+            assert ("guarantee is for real numbers" in sheet) is not secure
+        assert "bounds or levels of 2 of 2 columns come from (a, stay): if somebody read them off" in first
+        assert f"this data set of the ledger has {2 + 2 * secure} booked in all" in first
+    said = [Number("a", 0, 1, source="manual"), Target("stay", "number", low=0, high=9, source="law")]
+    stated = sordino.LinearRegression(1.0, **place, schema=sordino.Schema(said)).fit(TABLE)
+    assert "Nobody stated where" not in report_html(stated)

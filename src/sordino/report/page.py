@@ -96,6 +96,11 @@ class History:
         return self.steps[-1]
 
     @property
+    def scores(self) -> int:
+        """How many runs were booked for scores."""
+        return sum(step.said.name.startswith("private_score") for step in self.steps)
+
+    @property
     def adds_up(self) -> bool:
         """Whether certificates add up plainly, as in basic mode."""
         return self.now.account.mode is FilterMode.BASIC

@@ -38,6 +38,7 @@ from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.report import Fact, Source, Status, at_most, composed, guess, percent, strength
 from sordino.saving.files import model_digest, released_digests
 from sordino.tables.columns import Column
+from sordino.tables.schema import Schema
 from sordino.values import plain_number
 
 # What is asked, by the name that solvers give a release, and what a mechanism does, by its name.
@@ -586,6 +587,7 @@ def report_html(
         about=dict(about or {}),
         contents=contents,
         scores=judged,
+        unsourced=unsourced_words(schema),
         releases=[(release.name, _release(release, report.unit)) for release in report.releases],
         assumptions=_declaring_parties(report, origin["person"], unmarked),
         compared=compare_attacks(both),
@@ -595,6 +597,18 @@ def report_html(
         event=_shorten(json.dumps(encode(report.event), indent=1)),
     )
     return Page(text, standing)
+
+
+def unsourced_words(schema: Schema | None) -> str:
+    """Return that nobody stated where bounds or levels of a table come from; "" where somebody did."""
+    columns = [c for c in getattr(schema, "columns", ()) if getattr(c, "levels", None) or hasattr(c, "low")]
+    names = [c.name for c in columns if not getattr(c, "source", "")]
+    few = f"{', '.join(names[:4])}{', ...' * (len(names) > 4)}"
+    words = (
+        f"Nobody stated where the bounds or levels of {len(names)} of {len(columns)} columns come from "
+        f"({few}): if somebody read them off these records, the guarantee does not hold"
+    )
+    return words * bool(names)
 
 
 def _declaring_parties(
