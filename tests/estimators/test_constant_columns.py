@@ -10,7 +10,7 @@ from sordino.kernel import Relation, public_generator
 from sordino.problems.losses import Squared
 from sordino.problems.problem import Problem
 from sordino.solvers.heavy.learners import _flat
-from sordino.solvers.heavy.location import ROUGH, STEPS, resolution
+from sordino.solvers.heavy.location import HALVINGS, ROUGH, resolution
 from sordino.testing import seeded_noise_not_private
 
 
@@ -37,7 +37,7 @@ def test_a_narrow_column_far_from_zero_is_no_constant():
 
 def test_a_centre_is_missed_by_less_than_the_halvings_resolve():
     assert resolution(ROUGH) == pytest.approx(1.06e-4, rel=0.01)
-    assert resolution(STEPS) < 5e-7
+    assert resolution(HALVINGS) < 5e-7
 
 
 def test_few_records_do_not_tell_a_constant_from_a_column_that_spreads():

@@ -266,6 +266,19 @@ def test_a_few_quantiles_together_cost_less_than_one_by_one():
     assert (ours < plain).all()
 
 
+@pytest.mark.parametrize("place", [1e6, 1_234_567.0])
+def test_moments_far_from_zero_between_wide_bounds_are_those_of_the_bulk(place):
+    """Ten halvings left the centre 1,000 deviations away, where the bulk looks like one value."""
+    means, variances = [], []
+    for seed in range(15):
+        x = place + np.random.default_rng(seed).normal(size=3000)
+        with seeded_noise_not_private(seed):
+            means.append(sordino.mean(x, 1.0, bounds=(0.0, 2e6)) - place)
+            variances.append(sordino.variance(x, 1.0, bounds=(0.0, 2e6)))
+    assert np.sum(np.abs(means) > 0.3) <= 1  # Laplace noise of the plain answer has long tails
+    assert np.sum(np.abs(np.subtract(variances, 1.0)) > 0.9) <= 1
+
+
 def test_a_quantile_is_told_by_selections_and_its_interval_by_a_tree():
     x = np.random.default_rng(0).normal(size=3000)
     few, many = (

@@ -102,3 +102,12 @@ def test_targets_far_from_zero_are_as_near_to_a_model_of_few_records_as_to_the_c
             model = HeavyTailedRegressor(epsilon=epsilon, delta=1e-6).fit(X[:n], y[:n])
         missed = np.sqrt(np.mean(np.square(model.predict(X[n:]) - y[n:])))
         assert missed < 1.5 * y.std()  # 9 to 173 where the median of the targets was given up
+
+
+def test_a_column_is_followed_a_million_deviations_from_zero():
+    public = np.random.default_rng(5)
+    X = public.normal(size=(5000, 2))
+    y = X.sum(axis=1) + public.normal(size=5000)
+    with seeded_noise_not_private(2):
+        model = HeavyTailedRegressor(1.0, 1e-6).fit(X + np.array([1e6, 0.0]), y)
+    assert model.coef_ == pytest.approx([1.0, 1.0], abs=0.15)  # the first was 0

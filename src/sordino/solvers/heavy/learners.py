@@ -39,6 +39,7 @@ from sordino.solvers.base import CURVED, STEPS, Capabilities, Option, Options, d
 from sordino.solvers.heavy.location import (
     COLUMNS,
     CROWD,
+    HALVINGS,
     LARGEST,
     LIKELY,
     ROUGH,
@@ -94,9 +95,9 @@ class Scaling:
     def releases(self, problem: Problem, by: str, paid: int, steps: int) -> dict[str, Release]:
         """Return the histograms of a plan whose other releases cost as much as ``paid`` Gaussians."""
         out: dict[str, Release] = {}
-        halvings = problem.gaussian(share_relative(SHARE, paid / ROUGH))
         if self.center:
-            out["location"] = Release(CountsBelow(problem.features), halvings, times=ROUGH, mean=False)
+            halvings = problem.gaussian(share_relative(SHARE, paid / HALVINGS))
+            out["location"] = Release(CountsBelow(problem.features), halvings, times=HALVINGS, mean=False)
         if self.target:
             halvings = problem.gaussian(share_relative(target_share(problem), paid / ROUGH))
             out["target"] = Release(TargetsBelow(), halvings, times=ROUGH, mean=False)
@@ -216,7 +217,7 @@ def _flat(seen: Bools, scales: Floats, noise: float, problem: Problem, center: F
     """
     if CROWDED * problem.population < SURE * noise:
         return np.zeros(center.shape, dtype=bool)
-    missed = 1.5 * resolution(ROUGH) * np.abs(center)  # scales are up to 1.4 times too large
+    missed = 1.5 * resolution(HALVINGS) * np.abs(center)  # scales are up to 1.4 times too large
     return (center != 0) & (seen.sum(axis=1) <= 1) & (scales <= missed)
 
 

@@ -208,9 +208,8 @@ def reconcile_levels(nodes: Floats, depth: int, total: float) -> Floats:
 
 # ------------ A rough private median: where values are truncated around, so that answers move with the data
 
-STEPS = 28  # halvings: a number is found to 4e-7 of itself
-WITHIN = 10  # halvings between declared limits: a thousandth of their distance
-ROUGH = 20  # halvings that find it to 1e-4 of itself, for the columns of a model
+HALVINGS = 28  # a number is found to 4e-7 of itself, between declared limits to 4e-9 of their distance
+ROUGH = 20  # halvings that find it to 1e-4 of itself, for the targets of a model
 SHARE = 0.1  # of the budget: it costs 5 % more noise in the rest
 CROWD = 10.0  # records per noise width: to go astray against all records takes 5 of them
 COLUMNS = 7.0  # the same for the columns of a model: one that goes astray is only lost
@@ -218,11 +217,10 @@ UNLIMITED = (-np.inf, np.inf)
 NEAR = 1.5  # deviations of noise and sampling: a point whose count is so near to a half is as good as any
 
 
-def location_release(problem: Sample, limits: tuple[float, float] = UNLIMITED) -> Release:
+def location_release(problem: Sample) -> Release:
     """Return the halvings: how many records are at most a point, which the answers so far choose."""
-    times = WITHIN if np.isfinite(limits).all() else STEPS
-    hint = problem.gaussian(share_relative(SHARE, 1.0 / times))
-    return Release(CountsBelow(problem.columns), hint, times=times, mean=False)
+    hint = problem.gaussian(share_relative(SHARE, 1.0 / HALVINGS))
+    return Release(CountsBelow(problem.columns), hint, times=HALVINGS, mean=False)
 
 
 def median_of(
@@ -696,7 +694,7 @@ class RobustMean:
         query = RobustSum(problem.columns, self.truncation, self.blocks, powers, apart)
         releases = {}
         if self.center is None:
-            releases["location"] = location_release(problem, self.bounds)
+            releases["location"] = location_release(problem)
         if self._learns:
             hint = problem.gaussian(share_relative(SEEING_SHARE if self._sees else SCALE_SHARE))
             releases["scales"] = Release(ColumnScales(problem.columns, self._sees), hint, mean=False)

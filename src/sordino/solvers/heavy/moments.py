@@ -16,10 +16,10 @@ from sordino.problems.robust import BoundedMoments, RobustSum, Sample
 from sordino.problems.scales import EDGES, ColumnScales, PairMoments, PairScales
 from sordino.solvers.base import noise_std
 from sordino.solvers.heavy.location import (
+    HALVINGS,
     SCALE_SHARE,
     SIDE,
     UNLIMITED,
-    WITHIN,
     RobustEstimate,
     RobustMean,
     Scales,
@@ -53,7 +53,7 @@ class RobustVariance:
         hint = problem.gaussian(share_relative(SCALE_SHARE))
         powers = RobustSum(problem.columns, powers=((2, 1.0), (1, SIDE), (4, SIDE)))
         return problem.planned(
-            location=location_release(problem, self.bounds),
+            location=location_release(problem),
             scales=Release(ColumnScales(problem.columns), hint, mean=False),
             powers=Release(powers, problem.gaussian(), mean=False),
         )
@@ -158,7 +158,7 @@ ALONE, BESIDE = 0.17, 0.54
 # the truncated answer is not taken at all. Gaussian noise strays less far than that of Laplace: see ``MOST``.
 AGREE, RISE, FADE = 0.6, 1.1, 1.5
 MOST_LAPLACE, MOST_GAUSSIAN = 4.0, 3.0
-POINT = 8.0 * 2.0**-WITHIN  # of the radius: four steps of the halvings
+POINT = 8.0 * 2.0**-HALVINGS  # of the radius: four steps of the halvings
 _SQUARE = 0.2  # the weight of squares beside a mean: 10 % more noise
 _LARGEST = 1e150  # numbers beyond have no squares: they are clipped there
 _FIRST = 0.25  # the weight of the mean beside squares
@@ -316,7 +316,8 @@ class PlainMoments:
     ) -> RobustEstimate:
         """Return the truncated answer where the plain ``value`` agrees with it, else that; between, a mean.
 
-        The interval is that of the plain one; what only ``rises`` by tails is no less than the truncated one.
+        The interval is that of the plain one, and holds the answer. What ``rises`` by tails alone is no less
+        than the truncated one.
         """
         tiny, above = 1e-300, value - robust.value
         distance = (above if rises else np.abs(above)) / np.maximum(np.hypot(noise, robust.noise), tiny)
@@ -327,8 +328,8 @@ class PlainMoments:
         point = robust.point & (robust.threshold <= POINT * radius)
         start = np.where(point, np.minimum(start, AGREE), start)
         weight = np.where(robust.sure, np.clip((distance - start) / FADE, 0.0, 1.0), 1.0)
-        low, high = value - half, np.maximum(value + half, robust.value) if rises else value + half
-        found = np.clip(robust.value + weight * (value - robust.value), low, high)
+        found = robust.value + weight * above
+        low, high = np.minimum(value - half, found), np.maximum(value + half, found)
         cut = np.where(weight < 1.0, robust.threshold, radius)
         std = np.hypot(weight * noise, (1.0 - weight) * robust.noise)
         return RobustEstimate(found, cut, std, found - low, high - found)
