@@ -57,7 +57,7 @@ def test_a_score_names_its_metric_itself_and_keeps_what_it_was_released_with(mod
 def test_errors_have_the_unit_of_the_target(model, place):
     pair = {m: sordino.private_score(model, TABLE, metric=m, epsilon=1.0, **place) for m in ("mae", "mse")}
     page = report_html(model, scores=pair)
-    for metric, unit in (("mae", "days"), ("mse", "days squared")):
+    for metric, unit in (("mae", "days"), ("mse", "(days)²")):
         text = scores_of({metric: pair[metric]})[0]["text"]
         assert f"{text} {unit}</td>" in page
 

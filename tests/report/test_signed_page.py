@@ -368,6 +368,8 @@ def test_the_commands_carry_names_and_scores_to_the_page(tmp_path, monkeypatch):
     page = (tmp_path / "m.html").read_text()
     for words in ("beds", "Dr. Who", "sex=f", ", 95 % interval ", "best constant"):
         assert words in page
+    assert "whoever wrote this page calls it" not in page
+    assert page.count("right or wrong") >= 3  # of the score, and of both groups
 
 
 def visits(n=3000):

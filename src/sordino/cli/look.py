@@ -316,6 +316,6 @@ def _value(found: dict[str, Any], digest: str) -> Any:
             raise InvalidInputError(
                 f"The score {value:g} lies outside of its own interval, {low:g} to {high:g}."
             )
-        return PrivateFloat(value, report, (low, high), None, baseline, of, str(found["metric"]))
+        return PrivateFloat(value, report, (low, high), None, baseline, of, found["metric"].partition(" ")[0])
 
     return [(line["group"], number(line)) for line in found["groups"]] if "groups" in found else number(found)

@@ -434,7 +434,7 @@ def _score(caption: str, value: Any, unit: str, group: str = "") -> Line:
     row, name = metric_row(metric), re.split(r" by | on |, | \(", caption)[0].lower().replace(" ", "_")
     called = "" if metric in ("", name) else f"{metric.replace('_', ' ')}; whoever wrote this page calls it "
     title = f'{called}"{caption}"{group}' if called else caption + group
-    unit = {"mae": unit, "mse": f"{unit} squared"}.get(row.name, "") if row and unit else ""
+    unit = {"mae": unit, "mse": f"({unit})²"}.get(row.name, "") if row and unit else ""
     report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
     counted = [fact for fact in getattr(report, "public", ()) if fact.origin in _IN_SCORES]
     by_person = any(fact.origin is Source.IDS for fact in counted)
@@ -554,7 +554,9 @@ def report_html(
     known = booked.person if copied and booked else "" if copied else user()
     origin = provenance(model, dataset_id, person or known, config)
     schema = schema_of(getattr(model, "model", model))
-    judged = scores_of(scores, digest, books, getattr(getattr(schema, "target", None), "unit", None) or "")
+    unit = getattr(getattr(schema, "target", None), "unit", None) or ""
+    unit += f" per unit of {over.name!r}" if unit and (over := getattr(schema, "exposure", None)) else ""
+    judged = scores_of(scores, digest, books, unit)
     unmarked = unmarked_columns(schema, booking)
     part, both, lines = "the model", report, list(judged)
     if isinstance(model, (Intervals, PredictionIntervals)):
