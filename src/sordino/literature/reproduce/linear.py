@@ -343,7 +343,8 @@ def linear_table(name: str, quick: bool) -> tables.Table:
     groups = [one | one.get("quick", {}) if quick else one for one in tables.page_of(name)["groups"]]
     sources = [tables.PRINTED["sources"][one["on"]] for one in groups]
     said = [f"{s['words']} {s.get('quick', '')}".strip() if quick else s["words"] for s in sources]
-    for one, words in zip(groups, said):
+    told = [source.get("told", words) for source, words in zip(sources, said)]
+    for one, words in zip(groups, told):
         methods, asked = _methods(one), one.get("asked", one["epsilons"])
         curves, given = [None] * len(one["epsilons"]), one.get("numbers", {})
         printed = {m.name: dict(zip(one["epsilons"], given.get(m.name, curves))) for m in methods}
