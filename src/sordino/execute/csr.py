@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -361,7 +362,7 @@ def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, ou
 
 _ENTRIES = 1 << 15  # entries of a dense block: they stay in the cache
 _STORED = 1 << 17  # entries of a sparse one, which takes turns with the sums of all columns
-_MAPPED = (
+MAPPED = (
     248  # mapped rows side by side: columns that were powers of two apart would share a line of the cache
 )
 # The order of a sum is free where it makes a margin, which a record may have any of.
@@ -507,26 +508,34 @@ def size_rows(matrix: Any, coef: Floats, square: bool, out: Floats) -> None:
 
 def room_for_blocks(count: int, width: int) -> Any:
     """Return room for mapped rows in single precision: blocks of records that hold columns as rows."""
-    size = min(_MAPPED * max(1, min(4, _STORED // (_MAPPED * width))), count + -count % 8)
-    return np.zeros((-(-count // size), width + -width % 4, size), dtype=np.float32)
+    size = min(MAPPED * max(1, min(4, _STORED // (MAPPED * width))), count + -count % 8)
+    return aligned_zeros((-(-count // size), width + -width % 4, size), np.float32)
+
+
+def aligned_zeros(shape: tuple[int, ...], kind: Any = np.float64) -> Any:
+    """Return zeros that begin with a line of the cache: no vector of a compiled pass straddles two."""
+    room = np.zeros(math.prod(shape) + 64 // np.dtype(kind).itemsize, dtype=kind)
+    start = -room.ctypes.data % 64 // room.itemsize
+    return room[start : start + math.prod(shape)].reshape(shape)
 
 
 @compile_with_cache(nogil=True)
 def add_squares(
-    matrix: Any, factors: Any, shift: Any, scale: Any, weights: Any, roots: Any, blocks: Any, out: Any
+    matrix: Any, factors: Any, affine: Any, weights: Any, roots: Any, blocks: Any, room: Any, out: Any
 ) -> None:
     """Add ``y_i y_i^T``, ``y_i = weights_i scale (factors_i x_i - shift)`` a mapped row, to half of ``out``.
 
     It is as wide as a row, up to the next multiple of 4. A row whose weight is zero adds nothing. Where there
     are ``blocks`` (:func:`room_for_blocks`) rows are written there, and count by the squares of ``roots``.
+    ``affine`` are shift and scale, ``room`` is as wide as ``out`` and has a place for ``MAPPED`` rows.
     """
-    room = np.zeros((out.shape[0], _MAPPED))
-    for start in range(0, matrix.shape[0], _MAPPED):
+    shift, scale = affine
+    for start in range(0, matrix.shape[0], MAPPED):
         _write_mapped(matrix, factors, shift, scale, weights, start, room)
         if blocks.size:
             _keep(
                 room,
-                roots[start : start + _MAPPED],
+                roots[start : start + MAPPED],
                 blocks[start // blocks.shape[2]],
                 start % blocks.shape[2],
             )

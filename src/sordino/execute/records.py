@@ -714,6 +714,7 @@ class LocalView(AffineView):
         base, affine, d = self._base, self._affine, self._base.features
         x, roots, out = base.matrix, np.sqrt(factors), np.zeros((d + -d % 4, d + -d % 4))
         weights, facts = self.factors * roots, (affine.shift, affine.scale)
+        space = csr.aligned_zeros((len(out), csr.MAPPED))
         blocks = np.zeros((0, 0, 0), dtype=np.float32)
         if sparse.issparse(x) and x.nnz * _SPARSE < x.shape[0] * d:
             return self._gram_of_entries(weights)
@@ -721,14 +722,14 @@ class LocalView(AffineView):
             if _COPIED[0] <= x.size <= _COPIED[1]:
                 blocks, weights = csr.room_for_blocks(*x.shape), self.factors
                 object.__setattr__(base, "_mapped", ((affine.shift, affine.scale, self.factors), blocks))
-            csr.add_squares(x, base.scale, *facts, weights, roots, blocks, out)
+            csr.add_squares(x, base.scale, facts, weights, roots, blocks, space, out)
         else:
             step = max(1, _ENTRIES // max(1, d))
             room, one = np.empty((step, d)), np.ones(step)
             for start in range(0, base.count, step):
                 rows = slice(start, min(start + step, base.count))
                 given = base.clipped_rows(rows, room)
-                csr.add_squares(given, one, *facts, weights[rows], one, blocks, out)
+                csr.add_squares(given, one, facts, weights[rows], one, blocks, space, out)
         half = np.tril(out[:d, :d])
         return half + np.tril(half, -1).T
 
