@@ -98,3 +98,13 @@ def test_weights_that_leave_nothing_but_noise_leave_the_constant_and_say_so():
         model.fit(X, y, sample_weight=public.gamma(2.0, 0.5, len(y)))
     assert not model.coef_.any()
     assert abs(model.intercept_[0]) < 1.0
+
+
+def test_a_quantile_of_records_that_hardly_weigh_stays_within_the_bounds():
+    public = np.random.default_rng(3)
+    X, y = drawn("quantile", 20_000, public)
+    weights = public.gamma(2.0, 0.5, len(y))
+    model = LinearRegression(1.0, 1e-6, data_norm=8.0, weight_bound=1000.0, target_bound=8.0, loss="quantile")
+    with seeded_noise_not_private(1), pytest.warns(FitWarning, match="the model is the quantile"):
+        model.set_params(quantile=0.9).fit(X, y, sample_weight=weights)
+    assert abs(model.intercept_) <= 8.0  # 20 to 45 where noise was followed

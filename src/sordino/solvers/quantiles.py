@@ -42,7 +42,8 @@ _ROUNDED, _ENOUGH = 0.25, 100.0
 _MANY, _OFTENER, _MOST_OFTEN = 20_000.0, 0.2, 2.0
 # The part of the steps over which the rounding falls; the largest momentum.
 _FALLING, _MOMENTUM = 0.6, 0.85
-# Slopes follow ranks where the noise of that moves margins by no more than this part of where they lie.
+# Slopes and the offset follow ranks where the noise of that moves margins by no more than this part of where
+# they lie.
 _WORTH = 0.5
 # Along all axes together they are expected to move margins by so many times that (of 1, 2 and 4, on SLID,
 # Computers and OFP); the start holds on to axes along which noise would move them farther.
@@ -263,7 +264,10 @@ def rank_steps(
         return found
 
     steps = Steps.over(left, bend, last if left == OFFSETS else near, last)
-    return replace(after, w=steps.follow(offset, w)), float(steps.carry()[1]) * noise * size
+    own = float(steps.carry()[1]) * noise * size
+    if own > _WORTH * near:
+        return replace(after, w=w), near
+    return replace(after, w=steps.follow(offset, w)), own
 
 
 def huber_steps(whole: Whole, w: Floats, moments: Moments) -> Corrected:
