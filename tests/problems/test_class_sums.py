@@ -67,6 +67,15 @@ def test_a_mean_is_kept_where_it_is_clear_and_next_to_nothing_where_it_is_noise(
     assert expected_mean(1e-9, 1e-12, 100.0) == 1e-9
 
 
+def test_a_mean_seen_with_laplace_noise_alone_is_about_zero():
+    """One in twelve was followed by .7 deviations of its noise or more, one in twenty is."""
+    seen = np.random.default_rng(0).laplace(size=1000) / np.sqrt(2.0)
+    found = np.array([expected_mean(one, 1.0, 10.0, laplace=True) for one in seen])
+    assert np.sqrt(np.mean(found**2)) < 0.45
+    moved = np.array([expected_mean(4.0 + one, 1.0, 10.0, laplace=True) for one in seen[:300]])
+    assert np.sqrt(np.mean(np.square(moved - 4.0))) < 2.0  # of the noise
+
+
 def test_the_error_of_an_expected_mean_is_at_most_one_and_a_half_of_its_noise():
     noise = np.random.default_rng(0).normal(size=300)
     for mean in (0.0, 1.0, 2.0, 3.0, 4.0, 6.0):

@@ -431,14 +431,18 @@ def expected_mean(
     """Return what is expected of a mean of targets with this bound seen with normal or Laplace noise.
 
     Before, all sizes of a number up to the bound are as likely, on either side of zero: so a mean that is
-    mostly noise is next to nothing. Counts have Jeffreys' law. Free: it reads released numbers only.
+    mostly noise is next to nothing. Laplace noise has longer tails: it is zero with even odds there.
+    Counts have Jeffreys' law. Free: it reads released numbers only.
     """
     if noise < max(_SMALLEST * bound, _CLEAR * abs(seen)) and not (counts and seen < noise / _CLEAR):
         return min(max(seen, -bound), bound)  # no grid is so fine
     sizes = bound * np.geomspace(_SMALLEST, 1.0, _POINTS)
     if counts:
         return _expect(sizes, 0.5 * np.log(sizes), seen, max(noise, _SMALLEST * bound))
-    return _expect(np.append(-sizes, sizes), np.zeros(2 * _POINTS), seen, noise, laplace)
+    zero = math.log(2 * _POINTS) if laplace else -math.inf
+    return _expect(
+        np.append([-sizes, sizes], 0.0), np.append(np.zeros(2 * _POINTS), zero), seen, noise, laplace
+    )
 
 
 def _expect(points: Floats, law: Floats, seen: float, noise: float, laplace: bool = False) -> float:
