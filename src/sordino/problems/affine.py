@@ -302,10 +302,8 @@ class MappedSum(ClippedSum):
 
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
         view = records.through(params)
-        found: Floats = view.weighted_sum(
-            _weigh(clip_scalars(np.ones(len(view.norms)), view.norms, 1.0), view)
-        )
-        return found
+        own = clip_scalars(np.ones(len(view.norms)), view.norms, 1.0)
+        return np.asarray(view.weighted_sum(_weigh(own, view)))
 
 
 @dataclass(frozen=True)

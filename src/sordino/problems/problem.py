@@ -101,11 +101,6 @@ class Problem(Setting):
     free: tuple[int, ...] = ()
 
     @property
-    def planned_for(self) -> int:
-        """How many records questions were planned for, whatever these weigh."""
-        return round(self.population / self.weight)
-
-    @property
     def columns(self) -> int:
         """The number of columns with the intercept."""
         return self.features + self.n_intercepts

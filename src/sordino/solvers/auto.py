@@ -502,7 +502,7 @@ class Auto:
         """Declare the moments, the sizes, the gradients and the polishing."""
         if isinstance(problem.loss, QuantileLoss):
             last, problem = rank_queries(problem), with_squares(problem)
-        elif self._bends(problem):
+        elif isinstance(problem.loss, Huber) and not self.stages and bends(problem):
             last = rank_queries(problem)
         else:
             last = correction_queries(problem, self._last_count(problem), self._metric(problem))
@@ -744,10 +744,6 @@ class Auto:
     def _plain(self, problem: Problem) -> bool:
         """Return whether nothing needs a clip: there is no noise, and the metric finds the minimum."""
         return math.isinf(problem.epsilon) and self._metric(problem)
-
-    def _bends(self, problem: Problem) -> bool:
-        """Return whether the last steps are on Huber's loss, along its released curvature."""
-        return isinstance(problem.loss, Huber) and not self.stages and bends(problem)
 
     def _row_noise(self, curator: Curator, problem: Problem, name: str) -> float:
         """Return the noise of a mean gradient of rows of size 1, infinite where a fixed share is clipped."""

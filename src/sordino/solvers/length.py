@@ -554,8 +554,9 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
     if math.isinf(problem.epsilon):  # the plain model is the one that fits its own records
         travel = 0.0
     gradient = model.gradient
-    told, planned = opened_length(problem, 1.0, model.coordinates, model.telling), problem.planned_for
-    whole = opened_length(replace(problem, population=planned), 1.0, model.coordinates)
+    planned = replace(problem, population=round(problem.population / problem.weight))  # whatever these weigh
+    told = opened_length(problem, 1.0, model.coordinates, model.telling)
+    whole = opened_length(planned, 1.0, model.coordinates)
     return OwnPart(model.affine, travel, model.home, model.offset, gradient.clip, gradient.fair, told / whole)
 
 
