@@ -409,7 +409,7 @@ CASES += [
     SolverCase(
         "auto-counts",
         lambda problem: Auto(3, {}, 0.3, None),
-        _problem("poisson", intercept=0.8, target_bound=7.0, ridge=0.05),
+        _problem("poisson", intercept=0.8, target_bound=7.0, ridge=0.05, epsilon=30.0, population=220),
     ),
     SolverCase(
         "auto-quantile",

@@ -360,7 +360,7 @@ def lengthen(curator: Curator, problem: Problem, model: Descended) -> Lengthened
         counts = problem.loss.targets == "counts" and not problem.table  # nobody may have a level
         rate = model.targets.mean / model.targets.size if counts else 0.0
         rate = 1.0 if has_shares(problem.loss) else rate
-        kept = kept_share(problem, model, rate)
+        kept = 1.0 if "whole" in curator.plan.releases else kept_share(problem, model, rate)
         w = np.where(np.arange(model.w.size) < model.affine.scale.size, kept * model.w, model.w)
         return Lengthened(w, kept, 0.0, rate)
     if not model.targets.seen:
