@@ -258,8 +258,8 @@ def run_of(data: str) -> dict[str, Any]:
     said = shared.read_settings(context)
     return {
         "command": context.info_name,
-        "settings": {key: value for key, value in said.items() if key not in SIGNED},
-        "signed": {key: said[key] for key in SIGNED if key in said},
+        "settings": {key: value for key, value in said.items() if key.replace("-", "_") not in SIGNED},
+        "signed": {name: said[key] for name in SIGNED if (key := name.replace("_", "-")) in said},
         "data": "standard input" if data == "-" else Path(data).name,
         "dataset": said.get("dataset"),
         "person": person(),
