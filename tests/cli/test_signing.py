@@ -2,8 +2,10 @@
 
 import json
 import re
+import shlex
 import sqlite3
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -395,7 +397,7 @@ def test_a_page_that_somebody_edited_is_not_what_its_files_give(ward):
     typed("evaluate", "m.sordino", "w.csv", "--epsilon", 0.5, *BOOKED, "--output", "s.json")
     made = ("--scores", "s.json", "--author", "Ada")
     page = page_of(*made)[1]
-    assert "sordino report MODEL --ledger LEDGER --scores SCORE... --check PAGE" in page
+    assert "sordino report MODEL --ledger LEDGER --check PAGE --scores SCORE --author Ada</code>" in page
     check = ("report", "m.sordino", "--ledger", "l.db", *made, "--check")
     assert typed(*check, "p.html").startswith("p.html is what these files give: private, confirmed by")
     bet = re.search(r"at worst ([\d.]+) %", page)[1]
@@ -422,3 +424,32 @@ def test_inspect_asks_the_data_set_that_a_model_saved_in_python_names(ward):
     assert "private, confirmed by ledger l.db" in typed("inspect", "m.sordino", "--ledger", "l.db").replace(
         "\n", " "
     )
+
+
+def test_the_command_on_a_page_checks_it_as_it_is_printed(ward):
+    """Its purpose and controller had to be repeated, and the page did not say so."""
+    fitted("--purpose", "plan beds")
+    page = page_of(
+        "--purpose", "other <beds>", "--controller", "St. John's", "--kept-until", "2030", "--title", "T"
+    )[1]
+    (line,) = re.findall("<code>(sordino report MODEL .*?)</code>", page)
+    places = {"MODEL": "m.sordino", "LEDGER": "l.db", "PAGE": "p.html"}
+    asked = [places.get(word, word) for word in shlex.split(unescape(line))[1:]]
+    assert typed(*asked).startswith("p.html is what these files give")
+    code = sordino.ledger.address.code_digest()
+    other = page.replace(code, 64 * "0").replace(
+        f'code <span class="digest">{code[:16]}', f'code <span class="digest">{16 * "0"}'
+    )
+    Path("p.html").write_text(other, "utf-8")
+    told = typed(*asked, code=1).splitlines()
+    assert told[1] == "Only the digest of the code differs: another version of Sordino wrote the page."
+    assert not any(words.startswith(("The page says", "The files give")) for words in told)
+
+
+def test_what_is_stated_at_the_run_stands_on_its_page_and_in_the_model(ward):
+    """`--kept-until` was taken for a setting: the page of the run said "not stated"."""
+    stated = [f"--{name}" for name in ("purpose", "basis", "recipients", "kept-until")]
+    fitted(*(word for name in stated for word in (name, f"my {name}")), "--report", "r.html")
+    for page in (Path("r.html").read_text("utf-8"), page_of()[1]):
+        assert all(f"<dd>my {name}</dd>" in page for name in stated)
+        assert "&#34;kept-until&#34;" not in page
