@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import sordino
 from sordino.errors import InvalidInputError
@@ -15,6 +16,10 @@ from sordino.tables import Number, Target
 SCHEMA = sordino.Schema([Number("a", 0, 1), Target("stay", "number", low=0, high=10, unit="days")])
 TABLE = pd.DataFrame({"a": np.linspace(0, 1, 2000), "stay": np.linspace(1, 7, 2000)})
 SIGNED = '<th scope="col">signature</th>'
+
+
+def known(page):
+    return page.split("<h2>What to know before you sign</h2>")[1].split("</ul>")[0]
 
 
 @pytest.fixture
@@ -101,6 +106,32 @@ def test_a_declared_number_of_rows_stands_beside_the_bet_and_in_the_signed_sente
     assert "records of one person hold" in page
     free = sordino.LinearRegression(1.0, **terms).fit(X, X[:, 0])
     assert "holds only" not in report_html(free)
+
+
+def test_a_declared_number_of_rows_stands_beside_every_total_bet_that_counts_it(place):
+    """The page of an honest run on that data set bounded the bet on all of it without a condition."""
+    persons = {**place, "dataset_id": "people"}
+    place["ledger"].create("people", sordino.BudgetPolicy(epsilon=9.0, delta=1e-4, unit="person"))
+    X = public_generator(1).uniform(-0.5, 0.5, (600, 2))
+    honest = sordino.LinearRegression(1.0, data_norm=1.0, target_bound=1.0, **persons)
+    honest.fit(X, X[:, 0], groups=np.arange(600) // 3)
+    assert "holds only" not in report_html(honest)
+    again = clone(honest).set_params(rows_per_person=1).fit(X, X[:, 0])
+    said = "holds only for persons with at most 1 record, as somebody declared"
+    page = report_html(honest)
+    assert said in page.split("whoever bets on one person as above wins")[1].split("</p>")[0]
+    assert said in known(page)
+    assert said not in page[page.index("<h2>Signatures") :]
+    assert said in known(report_html(again))
+
+
+def test_what_nobody_checked_is_known_before_signing(model, place):
+    """It stood in grey below the scores, and in the section on the budget."""
+    score = sordino.private_score(model, TABLE, epsilon=0.2, **place)
+    page = known(report_html(model, scores={"r2": score}))
+    assert "Nobody checked that the records of a score were not used to fit" in page
+    assert "the same people under another name, on another ledger or on none cannot be seen" in page
+    assert "records of a score" not in report_html(model)
 
 
 def test_a_page_says_that_paper_proves_nothing_and_how_whoever_signs_checks_it(model):

@@ -122,6 +122,8 @@ def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
         Booked("learn_schema", "0123456789abcdef", "private"),
         Booked("learn_schema", "0123456789abcdef", "seeded (not private)", seeded=True),
         Booked("a run", seeded=True),
+        Booked("a run", most=12),
+        Booked("a run", "0123456789abcdef", "private", seeded=True, most=12),
     ],
 )
 def test_a_reservation_is_read_as_it_was_written(booked):

@@ -42,6 +42,7 @@ from sordino.private_estimator import (
 from sordino.problems.losses import LOSSES, Loss, label_targets
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Task, composed
+from sordino.runs.report import Booked
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import LinearFit
 from sordino.solvers.updates import HardThreshold
@@ -157,7 +158,8 @@ class _Neural(_Parameters, Tabular, PrivateEstimator):
         second = ask.left_after(spent, plan)
         problem: Problem = task.setting
         free: dict[str, Any] = {"ledger": None, "dataset_id": None}
-        with ask.booked([spent, replace(ask, epsilon=second).calibrated(plan)], type(self).__name__):
+        booked = str(Booked(type(self).__name__, most=self.rows_per_person or 0))
+        with ask.booked([spent, replace(ask, epsilon=second).calibrated(plan)], booked):
             n_iter = self._run(task, rows, replace(first, **free))
             inputs[:, :outputs] = self._margins(X, problem.data_norm)
             trainer = replace(trainer, epsilon=second, delta=ask.delta, learned=ask.learned, **free)

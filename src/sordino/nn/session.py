@@ -20,6 +20,7 @@ from sordino.kernel import Plan, Question, check_offer
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
 from sordino.runs.journal import replace_durably
+from sordino.runs.report import Booked
 
 # Two files: the checkpoint (released values only) is replaced as a whole every few steps; the journal gets
 # one line *before* each release. After a crash the state is that of the checkpoint, the position that of
@@ -189,13 +190,14 @@ def open_session(made: Training, description: str, checkpoint: Checkpoint | None
     if checkpoint is not None:
         checkpoint.refuse_existing()
     check_offer(promise.plan, executor.offer)
-    run = promise.reserved(description)
+    report = made.report(promise)
+    run = promise.reserved(str(Booked(description, most=report.most)))
     journal = None if checkpoint is None else Journal(checkpoint.journal_path)
     if journal is not None:
         journal.begin(promise.digest)
         run.resumable = True
     curator = run.curate(executor, None if journal is None else journal.note)
-    return Session(made, curator, made.report(promise), solver.start(task), run, checkpoint, journal)
+    return Session(made, curator, report, solver.start(task), run, checkpoint, journal)
 
 
 def resume_session(made: Training, checkpoint: Checkpoint) -> Session:

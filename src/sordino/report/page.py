@@ -23,7 +23,7 @@ from sordino.ledger.ledger import booked_for
 from sordino.ledger.store import Status as Ended
 from sordino.ledger.store import save
 from sordino.runs import Ask, PrivacyReport
-from sordino.runs.report import Booked, guess, percent, templates_of
+from sordino.runs.report import Booked, condition_words, guess, percent, templates_of
 from sordino.tables.schema import Schema
 
 
@@ -125,6 +125,11 @@ class History:
         event = compose_events([e.event for e in entries if e.status is not Ended.RETURNED])
         curves = trade_off(event, delta or _PURE, relation), worst_trade_off(epsilon, delta)
         return percent(guess(curves[0])), percent(guess(curves[1]))
+
+    @property
+    def condition(self) -> str:
+        """On how many records of a person the first of these bets rests, where a run declared it; else ""."""
+        return condition_words(min((step.said.most for step in self.steps if step.said.most), default=0))
 
     def of_the_run(self) -> list[Entry]:
         """Return the reservations from the time of the run."""

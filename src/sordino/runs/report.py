@@ -274,6 +274,9 @@ def draw_receipt() -> str:
     return f"{int(noise.integers(2**63 - 1, 1)[0]):016x}"
 
 
+_DECLARED = ", rows_per_person = "
+
+
 @dataclass(frozen=True)
 class Booked:
     """What a ledger's description of a reservation says.
@@ -283,17 +286,22 @@ class Booked:
     name : of the run.
     receipt, status : of the payment that it is for, and how far that was private; "" where it is for none.
     seeded : its noise can be reproduced.
+    most : it protects persons with so many records, as somebody declared; 0 where nobody had to.
     """
 
     name: str
     receipt: str = ""
     status: str = ""
     seeded: bool = False
+    most: int = 0
 
     @classmethod
     def read(cls, description: str) -> Booked:
         """Read what ``str`` writes; of any other text all is the name."""
         seeded = description.endswith(seed := f", {Status.SEEDED}")
+        rest, mark, most = description.removesuffix(seed).rpartition(_DECLARED)
+        if mark and most.isdecimal():
+            return replace(cls.read(f"{rest}{seed * seeded}"), most=int(most))
         rest = description.removesuffix(seed)
         name, mark, said = rest.rpartition(", receipt ")
         receipt, _, status = said.partition(", ")
@@ -302,7 +310,17 @@ class Booked:
 
     def __str__(self) -> str:
         paid = f", receipt {self.receipt}, {self.status}" if self.receipt else ""
-        return f"{self.name}{paid}{f', {Status.SEEDED}' if self.seeded else ''}"
+        declared = f"{_DECLARED}{self.most}" if self.most else ""
+        return f"{self.name}{paid}{declared}{f', {Status.SEEDED}' if self.seeded else ''}"
+
+
+def condition_words(most: int) -> str:
+    """Return on how many records of a person a guarantee rests, where somebody declared it; else nothing."""
+    words = (
+        f" This holds only for persons with at most {most} record{'s' * (most > 1)}, as somebody declared "
+        "and nobody can check: whoever has more is protected less."
+    )
+    return words if most else ""
 
 
 def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
@@ -513,12 +531,12 @@ class PrivacyReport:
     @property
     def condition(self) -> str:
         """A sentence on what nothing enforces and the guarantee of a person rests on; else the empty text."""
-        if not (most := max((fact.most for fact in self.public), default=0)):
-            return ""
-        return (
-            f" This holds only for persons with at most {most} record{'s' * (most > 1)}, as somebody "
-            "declared and nobody can check: whoever has more is protected less."
-        )
+        return condition_words(self.most)
+
+    @property
+    def most(self) -> int:
+        """How many records a person may have, by what was declared; 0 where nobody had to."""
+        return min((fact.most for fact in self.public if fact.most), default=0)
 
     @property
     def trade_off(self) -> TradeOff:

@@ -84,7 +84,8 @@ def run(task: Task, rows: Executor | NoisyExecutor, ask: Ask, *, verbose: int | 
     """
     promise = Promise.made(replace(ask, learned=ask.find_paid(task.learned)), task.plan(), task.paper)
     report = promise.report(task.public, task.notes)
-    with promise.run(rows, str(Booked(task.name, task.receipt, report.status))) as curator:
+    booked = Booked(task.name, task.receipt, report.status, most=report.most)
+    with promise.run(rows, str(booked)) as curator:
         last, steps = task.follow(curator, verbose)
     return Fitted(task.finish(last), steps, report)
 
