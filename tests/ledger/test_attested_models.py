@@ -18,7 +18,7 @@ from sordino.ledger.account import Account
 from sordino.ledger.ledger import replay, verify_records
 from sordino.ledger.store import Dataset
 from sordino.report import report_html
-from sordino.saving.files import model_digest
+from sordino.saving.files import released_digests
 
 
 def test_a_settled_reservation_gets_the_digest_of_its_model_once_and_for_nothing(ledger):
@@ -114,7 +114,7 @@ def test_the_end_of_a_fit_attests_its_model_and_a_changed_or_loaded_one_never_is
     model = sordino.PCA(1, epsilon=0.5, delta=1e-6, data_norm=2.0, ledger=ledger, dataset_id="survey")
     with pytest.warns(sordino.errors.FitWarning):
         model.fit(np.eye(50, 3))
-    digest = model_digest(model)
+    (digest,) = released_digests(model)
     assert ledger.models("survey") == {digest: (1,)}
     model.components_ = -model.components_  # before it was ever saved
     model.save(tmp_path / "edited.sordino")
@@ -154,6 +154,46 @@ def test_numbers_that_change_between_the_fit_and_the_save_are_not_confirmed(tmp_
             assert standing.denied == (edit != "none")
             assert ("this model is NOT the one that the ledger knows" in standing.line) == (edit != "none")
             assert "releases" in standing.line
+
+
+@pytest.mark.parametrize("edit", ["none", "public", "notes", "unit of the noise"])
+def test_a_report_that_changes_between_the_fit_and_the_save_is_not_confirmed(tmp_path, edit):
+    ledger = Ledger.open(tmp_path / "budget.db")
+    ledger.create("survey", BudgetPolicy(5.0, 1e-5))
+    X = public_generator(3).uniform(-1, 1, size=(400, 2))
+    terms = {"data_norm": 1.5, "target_bound": 1.0, "ledger": ledger, "dataset_id": "survey"}
+    model = sordino.LinearRegression(1.0, **terms).fit(X, X @ [0.5, -0.3])
+    edits = {
+        "none": {},
+        "public": {"public": ("nothing",)},
+        "notes": {"notes": ("Approved by the supervisory authority.",)},
+        "unit of the noise": {"noise_source": "a lottery"},
+    }
+    model.privacy_ = replace(model.privacy_, **edits[edit])  # before it was ever saved
+    told = [report_html(model, ledger=ledger, dataset_id="survey").standing]
+    model.save(tmp_path / "m.sordino")
+    again = sordino.load(tmp_path / "m.sordino")
+    told.append(report_html(again, ledger=ledger, dataset_id="survey").standing)
+    for standing in told:
+        assert standing.denied == (edit != "none")
+        assert ("this report is NOT the one that the ledger knows" in standing.line) == (edit != "none")
+        assert "releases and model" in standing.line or "releases, model and file" in standing.line
+
+
+def test_a_line_of_an_older_version_has_no_digest_of_the_report_and_still_knows_the_model(
+    tmp_path, monkeypatch
+):
+    ledger = Ledger.open(tmp_path / "budget.db")
+    ledger.create("survey", BudgetPolicy(5.0, 1e-5))
+    attest = Ledger.attest
+    monkeypatch.setattr(
+        Ledger, "attest", lambda book, d, e, s, *f: attest(book, d, e, [o[:64] for o in s], *f)
+    )
+    terms = {"epsilon": 0.5, "data_norm": 2.0, "ledger": ledger, "dataset_id": "survey"}
+    model = sordino.PrivateStandardScaler(**terms).fit(np.eye(50, 3))
+    page = report_html(model, ledger=ledger, dataset_id="survey")
+    assert page.standing.booked.endswith("releases and model")
+    assert not page.standing.denied
 
 
 def test_both_private_steps_of_a_pipeline_are_told_one_by_one_and_its_file_with_both(ledger, tmp_path):
@@ -196,5 +236,7 @@ def test_the_model_of_a_search_is_attested_under_the_ledger_of_the_search(ledger
     )
     best = search.fit(rows, rows[:, 0] > 0.5).best_estimator_
     sordino.save(best, tmp_path / "best.sordino")
-    assert ledger.models("survey") == {model_digest(sordino.load(tmp_path / "best.sordino")): (1,)}
+    assert ledger.models("survey") == dict.fromkeys(
+        released_digests(sordino.load(tmp_path / "best.sordino")), (1,)
+    )
     assert report_html(search, ledger=ledger, dataset_id="survey").standing.booked.endswith("and model")

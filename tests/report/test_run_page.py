@@ -325,7 +325,7 @@ def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
     said = "private, confirmed by ledger ledger.db, reservation 2: releases, model"
     assert f'<span class="badge">{said} and file</span>' in known
     assert known.index("<h2>Signatures</h2>") < known.rindex(said)
-    assert "wrote the digest of its numbers into the ledger when the fit ended" in known
+    assert "wrote the digest of its numbers, and that of what its report says of the run" in known
     changed = sordino.load(tmp_path / "m.sordino")
     changed.coef_ = changed.coef_ + 4.0
     page_of_another = report_html(changed, ledger=booked.ledger, dataset_id="ward 7")

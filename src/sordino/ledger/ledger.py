@@ -650,8 +650,8 @@ class Ledger:
     ) -> None:
         """Write down which model this process released under its settled reservations for an event.
 
-        Each of ``digests``, of the private parts of a model, is a line of its own at the end of the history,
-        in the chain of all others, which costs nothing. They are written once for a run, when its fit ends:
+        Each of ``digests``, of the private parts of a model and their reports, is a line of its own at the
+        end of the history, in the chain of all others, for nothing. It is written once, when a fit ends:
         who edits the model later finds them there. A process that ends before leaves none, and then nobody
         can say which model it was. ``file`` is the digest of a file with this model, or of a score, with what
         it says of the run; the digest of the ``schema`` tells other names of the same table (:meth:`alike`).

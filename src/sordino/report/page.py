@@ -144,7 +144,8 @@ class Booking:
 
     Of equal reservations nothing may say which belong to the run: then ``parts`` has all of them, and only
     ``among`` of these do. The ``model`` is "known" to the ledger as the one that was released, "another" is,
-    or it is "unknown" which one; None where that was not asked. So is the ``file``, as it was written.
+    or it is "unknown" which one; None where that was not asked. So is its ``report``, as it was when the fit
+    ended, and the ``file``, as it was written.
     """
 
     history: History
@@ -152,6 +153,7 @@ class Booking:
     among: int = 0
     place: str = ""
     model: str | None = None
+    report: str | None = None
     file: str | None = None
     files: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     receipt: str = ""
@@ -171,8 +173,14 @@ class Booking:
 
     @property
     def doubt(self) -> str:
-        """Whether the model, or else its file, is "another" than the ledger knows or "unknown" to it."""
-        return next((a for a in (self.model, self.file) if a in ("another", "unknown")), "")
+        """Whether the model, its report or its file is "another" than the ledger knows or "unknown" to it."""
+        return getattr(self, self.doubted) if self.doubted else ""
+
+    @property
+    def doubted(self) -> str:
+        """The first of "model", "report" and "file" that the ledger does not confirm; "" for none."""
+        asked = ("model", "report", "file")
+        return next((one for one in asked if getattr(self, one) in ("another", "unknown")), "")
 
     @property
     def confirmation(self) -> str:
@@ -185,7 +193,7 @@ class Booking:
         *first, last = parts
         if not self.doubt:
             return f"{words}: {', '.join(first)} and {last}" if first else f"{words}: releases only"
-        what = "model" if self.model == self.doubt else "file"
+        what = self.doubted
         parts = parts[:1] if what == "model" else parts
         known = {"another": f"this {what} is NOT the one that the ledger knows"}
         known["unknown"] = f"the ledger holds no digest of this {what}"
@@ -200,13 +208,16 @@ class Booking:
     @property
     def explanation(self) -> str:
         """What the digest of the model, or of the file, says to whoever would sign."""
-        what = "model" if self.model == self.doubt else "file"
+        what = self.doubted
         if self.doubt == "unknown":
             return (
                 f"the ledger holds {self.words} for just these releases, but no digest of this {what}: an "
                 "older version wrote it, or not that run. Nobody can tell whether it says what it said then"
             )
-        told = "its numbers" if what == "model" else "what it says (who, when, of which data, or a number)"
+        told = "what it says (who, when, of which data, or a number)"
+        told = {"model": "its numbers", "report": "what it says of the run and of what is public"}.get(
+            what, told
+        )
         runs = self.words.removeprefix("one of ")
         return (
             f"the ledger knows the {what} of {runs}, and this one has another digest: somebody changed "
@@ -339,7 +350,9 @@ class Books:
             return Unbooked(words, denied=True)
         events = {entry.event_json for n in numbers if (entry := history.steps[n].entry)}
         equal = [entry.sequence for entry in history.of_the_run() if entry.event_json in events]
-        parts = [models.get(digest, ()) for digest in digests]
+        # Lines of older versions have the first digest of two, that of the numbers.
+        known = {digest[:64]: run for digest, run in reversed(models.items())} | models
+        parts = [known.get(digest, known.get(digest[:64], ())) for digest in digests]
         run = sorted({*chain(*parts)}) if all(parts) else []
         if run := run if len(run) == len(numbers) and {*run} <= {*equal} else []:
             equal = numbers = run
@@ -353,7 +366,9 @@ class Books:
         steps = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
         among = len(numbers) if len(equal) > len(numbers) else 0
         model = None if not digests else "known" if run else "another" if is_other else "unknown"
-        return Booking(history, steps, among, self._name(place), model, file, files, receipt)
+        said = "known" if models.keys() >= {*digests} else "another"
+        said = None if not run or {digest[:64] for digest in digests} <= models.keys() else said
+        return Booking(history, steps, among, self._name(place), model, said, file, files, receipt)
 
     def _place_of(self, report: PrivacyReport) -> str:
         """Return where the ledger knows the file of a score: it may be on another data set than the model."""

@@ -298,9 +298,9 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
 
 
 def attest(model: Any, file: str = "") -> None:
-    """Tell the ledger of a fit which numbers it released, and of a ``file`` that it holds just these.
+    """Tell the ledger of a fit what it released, and how it reports that, and of a ``file`` with just these.
 
-    Every fit does this when it ends: numbers that somebody changes before the model is saved are others.
+    Every fit does this when it ends: what somebody changes before the model is saved is something else.
     """
     for _, part in getattr(model, "steps", [("", model)]):
         if getattr(part, "ledger", None) is not None:
@@ -385,12 +385,21 @@ def model_digest(model: Any) -> str:
 
 
 def released_digests(model: Any) -> tuple[str, ...]:
-    """Return the digest of each private part of a model, as fits tell it; of a search, of its choice."""
+    """Return the digests of numbers and report of each private part of a model; of a search, of its choice.
+
+    Neither a status, which a copy has not, nor the events, which are looked up, count for that of the report.
+    """
+    choice, out = getattr(model, "best_estimator_", None), []
     try:
-        tree = pack_value(getattr(model, "best_estimator_", model))
+        tree = pack_value(model if choice is None else choice)
     except UnsupportedError:
         return ()
-    return tuple(map(_hash, _paid_parts(tree)))
+    for node in _paid_parts(tree):
+        report = node["state"]["privacy_"] if choice is None else pack_value(model.privacy_)
+        said = json.loads(report["text"])
+        prices = [{**price, "status": None} for price in said["learned"]]
+        out.append(f"{_hash(node)} {_hash({**said, 'learned': prices, 'status': None, 'event': None})}")
+    return tuple(out)
 
 
 def _paid_parts(node: Any) -> Iterator[Any]:
