@@ -40,6 +40,12 @@ def test_the_banner_in_python_says_what_was_compared(model, place):
     assert page.standing.line == "private, confirmed by its ledger, reservation 1: releases and model"
     assert not page.standing.denied
     assert "reservation 3: releases only" in page  # of the score: nobody compared its number
+    assert "metric and best constant were compared with nothing" in page
+    assert "numbers on this page, so they were compared with nothing" not in page  # the model's were
+    assert "compared with nothing" not in report_html(model)
+    assert "numbers on this page, so they were compared" in report_html(
+        score, ledger=place["ledger"], dataset_id="ward"
+    )
     assert "reservation 3: releases only" in report_html(score, ledger=place["ledger"], dataset_id="ward")
     model.coef_ = model.coef_ * 0
     edited = report_html(model)
@@ -52,7 +58,11 @@ def test_a_score_names_its_metric_itself_and_keeps_what_it_was_released_with(mod
     for name in ("interval", "privacy", "baseline", "metric", "anything"):
         with pytest.raises(InvalidInputError, match="what was released"):
             setattr(score, name, (0.9, 0.95))
+        with pytest.raises(InvalidInputError, match="what was released"):
+            delattr(score, name)
     own, renamed = scores_of({"r2": score, "accuracy of the whole hospital": score})
+    (praised,) = scores_of({"R2 on an external hospital, audited": score})
+    assert praised["name"] == 'r2; whoever wrote this page calls it "R2 on an external hospital, audited"'
     assert own["name"] == "r2"
     assert renamed["name"] == 'r2; whoever wrote this page calls it "accuracy of the whole hospital"'
     assert renamed["words"] == own["words"] != ""

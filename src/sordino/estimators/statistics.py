@@ -63,6 +63,9 @@ class PrivateFloat(float):
     def __setattr__(self, name: str, value: Any) -> None:
         raise InvalidInputError(f"Expected nobody to set {name}: it is what was released with the number.")
 
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
     def __repr__(self) -> str:
         return f"{float(self)!r} (epsilon = {at_most(self.privacy.epsilon)})"
 

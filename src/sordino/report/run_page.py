@@ -431,11 +431,13 @@ def scores_of(
 
 def _score(caption: str, value: Any, unit: str, group: str = "") -> Line:
     metric = "calibration" if isinstance(value, CalibrationCurve) else getattr(value, "metric", "")
-    row, name = metric_row(metric), re.split(r" by | on |, | \(", caption)[0].lower().replace(" ", "_")
+    report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
+    # The name of a score that was read from a file is that of its file; else somebody chose it for this page.
+    own = re.split(r" by | on |, | \(", caption)[0] if getattr(report, "file", "") else caption
+    row, name = metric_row(metric), own.lower().replace(" ", "_")
     called = "" if metric in ("", name) else f"{metric.replace('_', ' ')}; whoever wrote this page calls it "
     title = f'{called}"{caption}"{group}' if called else caption + group
     unit = {"mae": unit, "mse": f"({unit})²"}.get(row.name, "") if row and unit else ""
-    report, ends = getattr(value, "privacy", None), getattr(value, "interval", None)
     counted = [fact for fact in getattr(report, "public", ()) if fact.origin in _IN_SCORES]
     by_person = any(fact.origin is Source.IDS for fact in counted)
     whose = "person adds the mean over their records of" if by_person else "record adds"
