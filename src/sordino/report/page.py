@@ -366,9 +366,9 @@ class Books:
         steps = tuple((history.steps[number - 1], history.steps[number]) for number in equal)
         among = len(numbers) if len(equal) > len(numbers) else 0
         model = None if not digests else "known" if run else "another" if is_other else "unknown"
-        said = "known" if models.keys() >= {*digests} else "another"
-        said = None if not run or {digest[:64] for digest in digests} <= models.keys() else said
-        return Booking(history, steps, among, self._name(place), model, said, file, files, receipt)
+        old = not run or models.keys() >= {digest[:64] for digest in digests}
+        of_it = None if old else "known" if models.keys() >= {*digests} else "another"
+        return Booking(history, steps, among, self._name(place), model, of_it, file, files, receipt)
 
     def _place_of(self, report: PrivacyReport) -> str:
         """Return where the ledger knows the file of a score: it may be on another data set than the model."""
