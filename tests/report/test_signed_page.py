@@ -305,7 +305,9 @@ def test_signatures_come_last_and_notes_before_them():
     model = sordino.LogisticRegression(1.0, 1e-6, schema=SCHEMA).fit(people())
     model.privacy_ = replace(model.privacy_, notes=("mind the gap",))
     page = report_html(model, approver="the board")
-    places = [page.index(words) for words in ("mind the gap", "<h2>The run</h2>", "<h2>Signatures</h2>")]
+    places = [
+        page.index(words) for words in ("mind the gap", "<h2>The run</h2>", "<h2>Not to be signed</h2>")
+    ]
     assert places == sorted(places)
     assert page.index("Privacy events") < places[-1]
     assert not re.search(r"<h2>|<h3>", page[places[-1] + 10 :])
@@ -406,9 +408,24 @@ def test_a_quantile_says_which_and_what_its_scores_judge():
     assert "Predicts <b>the 0.9 quantile of visits (visits)</b>" in page
     assert "loss quantile 0.9" in page
     assert "the model predicts the 0.9 quantile: r2 and mse judge it as a mean" in page
+    assert "R2, mse and mae do not judge this quantile" in page
     plain = sordino.LinearRegression(1.0, 1e-6, schema=schema).fit(table)
     page = report_html(plain, scores={"r2": sordino.private_score(plain, table, epsilon=1.0, metric="r2")})
     assert "quantile:" not in page
+
+
+def test_a_page_without_any_known_noise_promises_no_bands():
+    """Each effect of a quantile of persons had "noise not known", and the page explained its grey band."""
+    table, columns = visits()
+    schema = sordino.Schema([*columns, sordino.tables.Ignored("years")])
+    model = sordino.LinearRegression(1.0, 1e-6, schema=schema).fit(table)
+    promised = ("give or take twice the standard", "The grey band", "the band is")
+    assert all(words in report_html(model) for words in promised)
+    model.shapes_ = [replace(shape, noise=None, noise_alone=None) for shape in model.shapes_]
+    page = report_html(model)
+    assert "(noise not known)" in page
+    assert "with noise of which nobody knows how much it is; of a pair" in page
+    assert not any(words in page for words in promised)
 
 
 def test_a_page_of_intervals_shows_those_that_were_paid_for():
@@ -422,5 +439,7 @@ def test_a_page_of_intervals_shows_those_that_were_paid_for():
     half = plain_number(line["high"] - line["value"], 3)
     assert f"100: {plain_number(line['value'], 3, '+')} ± {half}" in page
     assert "give or take half of its 80 % interval" in page
+    assert ": reference;" in page
+    assert "+0 ± 0" not in page
     assert "the band is its 80 % interval" in page
     assert "The importance is that of the fitted model" in page

@@ -141,6 +141,7 @@ def contents_of(model: Any, report: PrivacyReport) -> dict[str, Any]:
         charts += _scree(model)
         curves += _curves(model)
         out |= {
+            "silent": all(shape.noise is None for shape in getattr(model, "shapes_", None) or ()),
             "effects": _effect_rows(model),
             "margin": margin_words(model, True),
             "target": target_words(model),
@@ -152,6 +153,8 @@ def _facts(model: Any) -> Iterable[tuple[str, str]]:
     loss = getattr(model, "loss", None)
     share = f" {model.quantile:g}" if loss == "quantile" else ""
     yield "model", type(model).__name__ + (f", loss {loss}{share}" if isinstance(loss, str) else "")
+    if share and model.quantile != 0.5:
+        yield "its scores", "R2, mse and mae do not judge this quantile; no score that was paid for does yet"
     encoder, columns = getattr(model, "encoder_", None), "columns"
     if encoder is not None:
         yield "columns of the table", f"{encoder.n_features_in_:,}"
@@ -208,12 +211,14 @@ def _effects(model: Any) -> list[Line]:
         _bar(s.name, plain_number(s.importance, 3), (0.0, most), s.importance, band)
         for s, band in zip(shapes, bands, strict=True)
     ]
-    caption = (
-        f"How far each column, or pair of columns, moves {margin_words(model)} of a record (one standard "
-        "deviation). The grey band shows how far noise alone takes a column without any effect, in 19 of 20 "
-        "cases: a paler bar, inside its band, could be noise alone. Which records were drawn adds an error "
-        "that is not in the band."
+    told = (
+        "The grey band shows how far noise alone takes a column without any effect, in 19 of 20 cases: a "
+        "paler bar, inside its band, could be noise alone. Which records were drawn adds an error that is "
+        "not in the band."
     )
+    told = told if any(bands) else "How far noise alone takes a column is not known: any bar could be noise."
+    moved = f"How far each column, or pair of columns, moves {margin_words(model)} of a record"
+    caption = f"{moved} (one standard deviation). {told}"
     return [{"title": "What matters", "caption": caption, "bars": bars}]
 
 
@@ -315,6 +320,8 @@ def _effect_rows(model: Any) -> list[Line]:
             else [f"{said[int(effect.argmin())]} to {said[int(effect.argmax())]}"]
         )
         text = "; ".join(words) if effect.any() else "left out of the model"
+        if isinstance(model, Intervals):  # one value has no error: the others are told from it
+            text = re.sub(r"\+0 ± 0(?=;|$)", "reference", text)
         text = text.replace("± nan", "(noise not known)").replace("± inf", "(ends not known)")
         rows.append({"name": shape.name, "importance": plain_number(shape.importance, 3), "text": text})
     return rows
