@@ -41,9 +41,9 @@ def test_the_banner_in_python_says_what_was_compared(model, place):
     assert not page.standing.denied
     assert "reservation 3: releases only" in page  # of the score: nobody compared its number
     assert "metric and best constant were compared with nothing" in page
-    assert "numbers on this page, so they were compared with nothing" not in page  # the model's were
+    assert "Nobody can confirm the numbers on this page later" not in page  # the model's were
     assert "compared with nothing" not in report_html(model)
-    assert "numbers on this page, so they were compared" in report_html(
+    assert "Nobody can confirm the numbers on this page later" in report_html(
         score, ledger=place["ledger"], dataset_id="ward"
     )
     assert "reservation 3: releases only" in report_html(score, ledger=place["ledger"], dataset_id="ward")
@@ -51,6 +51,20 @@ def test_the_banner_in_python_says_what_was_compared(model, place):
     edited = report_html(model)
     assert edited.standing.colour == "bad"
     assert SIGNED not in edited
+
+
+def test_a_page_of_intervals_says_that_nobody_can_confirm_them_and_that_no_command_checks_it(model, place):
+    found = sordino.intervals(model, TABLE, epsilon=1.0, **place)
+    for shape in found.shapes_:  # in the process that asked, which nobody can hold against anything
+        shape.noise[...] *= 0.01
+    page = report_html(found, ledger=place["ledger"], dataset_id="ward", check="sordino inspect MODEL")
+    assert page.standing.line.endswith("releases only")
+    beside = page[page.index('class="badge') : page.index("</header>")]
+    assert "Nobody can confirm the numbers on this page later" in beside
+    signed = page[page.index("<h2>Signatures</h2>") :]
+    assert "No command checks this page" in signed
+    assert "sordino inspect MODEL" not in signed
+    assert SIGNED in signed
 
 
 def test_a_score_names_its_metric_itself_and_keeps_what_it_was_released_with(model, place):

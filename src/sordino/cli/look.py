@@ -268,7 +268,6 @@ def page_of(model: Any, run: dict[str, Any], **more: Any) -> Any:
         more["command"] = shared.command_line(run["command"], *places, **book, **settings)
     asked = {"ledger": "LEDGER", "check": "PAGE", "scores": ["SCORE"] * len(more.get("scores") or ())}
     check = shared.command_line("report", "MODEL", **asked, **run.get("asked", {}))
-    check = shared.command_line("inspect", "MODEL", ledger="LEDGER") if "of" in run else check
     return report_html(model, check=check, **more)
 
 
