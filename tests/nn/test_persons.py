@@ -23,6 +23,7 @@ from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
 from sordino.nn.queries import PersonDifference, PersonGradient, TorchGradient, finite_sum
+from sordino.runs.report import Booked
 from sordino.tables import Number, Target
 
 CPU = torch.device("cpu")
@@ -277,6 +278,16 @@ def test_persons_are_drawn_booked_and_reported(optimizer, tmp_path, monkeypatch)
     assert "number of persons: 11" in got.privacy.public
     assert not any("40" in fact for fact in got.privacy.public)
     assert ledger.history("toy")[0].status == "settled"
+
+
+def test_the_ledger_says_that_persons_rest_on_a_declared_number_of_rows(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    ledger.create("toy", BudgetPolicy(epsilon=20.0, delta=1e-2, unit="person"))
+    x, y = blobs()
+    for most in (None, 3):
+        owned = {"groups": np.arange(len(x)) // 2} if most is None else {}
+        trainer(rows_per_person=most, ledger=ledger, dataset_id="toy").fit(x, y, **owned)
+    assert [Booked.read(entry.description).most for entry in ledger.history("toy")] == [0, 3]
 
 
 def test_a_ledger_of_records_refuses_persons_and_the_other_way_round(tmp_path):

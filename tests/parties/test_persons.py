@@ -15,8 +15,10 @@ from sordino.kernel import Gaussian, Relation, Release
 from sordino.kernel.mechanism import Rounding
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.flower import LinearModel
+from sordino.parties.mpc.charter import Approvals
 from sordino.parties.mpc.plan import JointPlan
 from sordino.problems.covariance import RowMoments
+from sordino.runs.report import Booked
 
 PERSONS = {"epsilon": 1.0, "delta": 1e-6, "unit": "person"}
 TASK = linear_task(4, max_iter=3, rows_per_person=3, solver_options={"step_size": 2.0})
@@ -60,6 +62,10 @@ def test_a_ledger_of_records_does_not_pay_for_persons_and_one_of_persons_does(th
     report = sordino.load(three.state(0) / "model.sordino").privacy_
     assert report.unit == "person"
     assert "rows_per_person = 3 (nobody has more; declared)" in report.public
+    assert all(Booked.read(three.history(i)[0].description).most == 3 for i in range(3))
+    Approvals(three.folder / "north" / "state").require_heads(
+        three.history(0)
+    )  # their head is read in spite of the mark
 
 
 SIZE, ROWS = 6, 5

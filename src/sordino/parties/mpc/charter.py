@@ -26,6 +26,7 @@ from sordino.parties.mpc.transcript import (
     read_transcript,
 )
 from sordino.parties.words import Code, PlanRefusedError, number, several
+from sordino.runs.report import Booked
 
 FORMAT = 1
 ROLES = ("data", "proposer")
@@ -348,7 +349,7 @@ class Approvals:
         story, line = self.story, 0
         heads = [*(row["previous"][:16] for row in story.lines), story.head[:16]]
         for entry in entries:
-            _, found, head = entry.description.rpartition(", decisions ")
+            _, found, head = Booked.read(entry.description).name.rpartition(", decisions ")
             if found and head not in heads:
                 raise TranscriptError(
                     f"Reservation {entry.sequence} on the ledger was made under decisions that "
