@@ -20,7 +20,7 @@ from sordino.kernel import Plan, Question, check_offer
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
 from sordino.runs.journal import replace_durably
-from sordino.runs.report import Booked
+from sordino.runs.report import Booked, most_declared
 
 # Two files: the checkpoint (released values only) is replaced as a whole every few steps; the journal gets
 # one line *before* each release. After a crash the state is that of the checkpoint, the position that of
@@ -191,7 +191,7 @@ def open_session(made: Training, description: str, checkpoint: Checkpoint | None
         checkpoint.refuse_existing()
     check_offer(promise.plan, executor.offer)
     report = made.report(promise)
-    run = promise.reserved(str(Booked(description, most=report.most)))
+    run = promise.reserved(str(Booked(description, most=most_declared(report.public))))
     journal = None if checkpoint is None else Journal(checkpoint.journal_path)
     if journal is not None:
         journal.begin(promise.digest)

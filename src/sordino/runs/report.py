@@ -314,6 +314,11 @@ class Booked:
         return f"{self.name}{paid}{declared}{f', {Status.SEEDED}' if self.seeded else ''}"
 
 
+def most_declared(public: Iterable[str]) -> int:
+    """Return how many records a person may have, by what was declared; 0 where nobody had to."""
+    return min((fact.most for fact in map(Fact.of, public) if fact.most), default=0)
+
+
 def condition_words(most: int) -> str:
     """Return on how many records of a person a guarantee rests, where somebody declared it; else nothing."""
     words = (
@@ -531,12 +536,7 @@ class PrivacyReport:
     @property
     def condition(self) -> str:
         """A sentence on what nothing enforces and the guarantee of a person rests on; else the empty text."""
-        return condition_words(self.most)
-
-    @property
-    def most(self) -> int:
-        """How many records a person may have, by what was declared; 0 where nobody had to."""
-        return min((fact.most for fact in self.public if fact.most), default=0)
+        return condition_words(most_declared(self.public))
 
     @property
     def trade_off(self) -> TradeOff:

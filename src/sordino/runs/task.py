@@ -17,7 +17,7 @@ import numpy as np
 from sordino.errors import InvalidInputError
 from sordino.kernel import Executor, NoisyExecutor, PaperNoise, Plan
 from sordino.runs.promise import Ask, Promise, enclosing
-from sordino.runs.report import Booked, Price, PrivacyReport
+from sordino.runs.report import Booked, Price, PrivacyReport, most_declared
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ def run(task: Task, rows: Executor | NoisyExecutor, ask: Ask, *, verbose: int | 
     """
     promise = Promise.made(replace(ask, learned=ask.find_paid(task.learned)), task.plan(), task.paper)
     report = promise.report(task.public, task.notes)
-    booked = Booked(task.name, task.receipt, report.status, most=report.most)
+    booked = Booked(task.name, task.receipt, report.status, most=most_declared(report.public))
     with promise.run(rows, str(booked)) as curator:
         last, steps = task.follow(curator, verbose)
     return Fitted(task.finish(last), steps, report)

@@ -50,7 +50,7 @@ from sordino.parties.words import DIGEST, Code, PlanRefusedError, code_of, show
 from sordino.runs import Promise, Run
 from sordino.runs.journal import Journal, SavedRun, resumed
 from sordino.runs.promise import digest_of as digest_of_plan
-from sordino.runs.report import Booked, Fact, Source
+from sordino.runs.report import Booked, Fact, Source, most_declared
 from sordino.tables.files import DataFile, read_matrix, read_names
 
 AHEAD = 4096  # coordinates whose noise is drawn before the first release
@@ -359,9 +359,8 @@ class PartyRun:
     def _book(self) -> Run:
         head = self.config.approvals.story.head[:16]
         words = f"joint plan {self.plan.digest[:12]} of {self.plan.text['consortium']}"[:170]
-        most = max((fact.most for fact in map(Fact.of, self.plan.task.public)), default=0)
+        booked = Booked(f"{words}, decisions {head}", most=most_declared(self.plan.task.public))
         try:
-            booked = Booked(f"{words}, decisions {head}", most=most)
             return self._promise.reserved(str(booked), self.plan.digest)
         except SordinoError as error:
             with contextlib.suppress(PlanRefusedError):
