@@ -7,9 +7,9 @@ an accuracy more than three standard errors of the difference below, or a ratio 
 upper end of its committed spread. Data sets that are not here are left out and named.
 
 Keep ratios of idle cores only. Where other processes fill the cache that cores share, scikit-learn, which
-reads its data twice for each gradient, loses more than Sordino, which reads them once: a dense classification
-cost 2.1 times scikit-learn's 18 ms on idle cores, and 1.2 to 1.6 times its 33 to 43 ms at loads of 7 to 14
-on two cores, with the same code; a dense regression 5.0 times on idle cores, 3.9 to 4.7 at these loads.
+reads its data twice for each gradient, loses more than Sordino, which reads them once: before gradients read
+rows in single precision a dense classification cost 2.1 times scikit-learn's 18 ms on idle cores, and 1.2 to
+1.6 times its 33 to 43 ms at loads of 7 to 14 on two cores, with the same code.
 """
 
 from __future__ import annotations
